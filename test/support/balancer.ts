@@ -15,7 +15,7 @@ interface Member {
 interface BalancerOptions {
   /** Decides which gateway gets a request. */
   readonly random: Seeded
-  /** Further headers of all requests. */
+  /** Headers of the requests that do not have them. */
   readonly headers: HeaderMap
   /** Learns what was answered, once the answer is over: its status and its text. */
   onAnswer(status: number, text: string): void
@@ -63,6 +63,9 @@ export async function openBalancer(
     answer.on('end', () => onAnswer(answer.statusCode ?? 0, text))
   }
   const { origin, close } = await listening((incoming, outgoing) => {
+    const missing = Object.fromEntries(
+      Object.entries(headers).filter(([name]) => incoming.headers[name] === undefined),
+    )
     const pass = async (): Promise<void> => {
       const left = new Set(members)
       while (left.size > 0 && !outgoing.destroyed) {
@@ -71,7 +74,7 @@ export async function openBalancer(
         const [first, ...others] = well.length > 0 ? well : all
         if (!first) break
         const member = random.pick([first, ...others])
-        if (await relay(incoming, outgoing, member, { headers, onAnswer: read })) return
+        if (await relay(incoming, outgoing, member, { headers: missing, onAnswer: read })) return
         left.delete(member)
       }
       outgoing.destroy()

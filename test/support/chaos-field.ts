@@ -4,7 +4,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { setTimeout as pause } from 'node:timers/promises'
 import { fileURLToPath } from 'node:url'
-import { errorCodes } from '../../src/core/error.ts'
+import type { ErrorCode } from '../../src/core/error.ts'
 import { Secret } from '../../src/core/text/secret.ts'
 import { isEnded, Operations, type StoredOperation } from '../../src/records/operations.ts'
 import { openStore } from '../../src/store/open.ts'
@@ -85,7 +85,7 @@ export interface ChaosField {
   readonly token: string
   /** The file the effects are lines of. */
   readonly log: string
-  /** How often each code was answered, and answers that say nothing which is documented. */
+  /** How often each code was answered, and failures with none that is documented for what happens here. */
   readonly codes: ReadonlyMap<string, number>
   readonly undocumented: readonly string[]
   /** The operations that have not ended, as the store says. */
@@ -197,7 +197,8 @@ function configuration({ store, balancer, receivers, servers }: Common): Json {
       breaker: { pause: '250ms' },
       confirm: { level: 'none' },
       idempotency: { max_keys: 100_000 },
-      progress: { tasks: { after: '100ms' } },
+      // Tasks are read once more at the end of a run.
+      progress: { keep: '2h', tasks: { after: '100ms' } },
       transactions: { max_active: 1000 },
       events: { webhooks: { allow: [receivers.origin] } },
     },
@@ -248,8 +249,27 @@ class Answers {
   }
 }
 
-/** The codes of the table that the documents explain. */
+/** What a right request may be refused with while something is away, as far as the documents explain it. */
 function documentedCodes(): ReadonlySet<string> {
   const text = readFileSync(new URL('../../docs/errors.md', import.meta.url), 'utf8')
-  return new Set(errorCodes.filter((code) => text.includes(`\`${code}\``)))
+  return new Set<ErrorCode>(refusals.filter((code) => text.includes(`\`${code}\``)))
 }
+
+const refusals = [
+  'SERVER_UNAVAILABLE',
+  'OVERLOADED',
+  'OPERATION_TIMEOUT',
+  'OUTCOME_UNKNOWN',
+  'CANCELLED',
+  'IDEMPOTENCY_IN_PROGRESS',
+  // An attempt whose answer was lost has used it, or it was made by a gateway that is gone.
+  'STATE_INVALID',
+  'STATE_EXPIRED',
+  'CONFIRMATION_TOKEN_INVALID',
+  'CONFIRMATION_DECLINED',
+  // It is ended already, or being ended.
+  'TRANSACTION_CONFLICT',
+  // Some steps fail, and some cannot be undone.
+  'UPSTREAM_ERROR',
+  'COMPENSATION_UNAVAILABLE',
+] as const satisfies readonly ErrorCode[]

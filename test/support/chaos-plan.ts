@@ -1,6 +1,7 @@
 /**
  * What happens to a fleet while it works. Two lanes of faults run beside each other: one strikes gateways, the other one their
- * store and the way to it, so that each fault of one lane meets those of the other.
+ * store and the way to it, so that each fault of one lane meets those of the other. Calls and faults keep pace, so that a run has
+ * the same calls and faults on every machine.
  */
 import { setTimeout as pause } from 'node:timers/promises'
 import type { ChaosField, LosableStore } from './chaos-field.ts'
@@ -17,7 +18,7 @@ type StoreFault = (typeof storeFaults)[number]
 
 /** The length of a pause between two faults, and of a stop or a cut, which outlasts every lease, in milliseconds. */
 const BETWEEN_MS = [100, 1500] as const
-const STOPPED_MS = isSoak ? ([10_500, 20_000] as const) : ([10_500, 11_500] as const)
+const STOPPED_MS = isSoak ? ([10_500, 15_000] as const) : ([10_500, 11_500] as const)
 
 /** Faults that are about to happen, in the order of a seed. */
 export interface FaultPlan {
@@ -33,7 +34,60 @@ export function planFaults(random: Seeded, rounds: number, mayCut: boolean): Fau
   return { member: lane(memberFaults), store: lane(store) }
 }
 
+/** How many calls of each kind there are. */
+export type CallCounts = Readonly<
+  Record<'keyed' | 'operations' | 'steps' | 'publications' | 'sessions', number>
+>
+
+type CallKind = keyof CallCounts
+
+/** How often it is looked whether something may begin, in milliseconds. */
+const LOOK_MS = 50
+
+/** Lets each fault meet its share of the calls: it begins once those of the faults before it have begun. */
+export class Pace {
+  readonly #calls: CallCounts
+  readonly #begun = new Map<CallKind, number>()
+  /** How many faults of each lane have begun, and how many there are. */
+  readonly #lanes: Readonly<Record<keyof FaultPlan, { begun: number; readonly all: number }>>
+  #isEnded = false
+
+  constructor(calls: CallCounts, { member, store }: FaultPlan) {
+    this.#calls = calls
+    this.#lanes = { member: { begun: 0, all: member.length }, store: { begun: 0, all: store.length } }
+  }
+
+  /** Waits until another call of a kind may begin, which may be several in one; false if all of them have begun. */
+  async call(kind: CallKind, count = 1): Promise<boolean> {
+    for (;;) {
+      const begun = this.#begun.get(kind) ?? 0
+      if (this.#isEnded || begun >= this.#calls[kind]) return false
+      const share = Math.min(...Object.values(this.#lanes).map((lane) => lane.begun / lane.all))
+      if (begun < share * this.#calls[kind]) {
+        this.#begun.set(kind, begun + count)
+        return true
+      }
+      await pause(LOOK_MS)
+    }
+  }
+
+  /** Waits until the next fault of a lane may begin. */
+  async fault(lane: keyof FaultPlan): Promise<void> {
+    const { begun, all } = this.#lanes[lane]
+    const isBehind = ([kind, calls]: [string, number]): boolean =>
+      (this.#begun.get(kind as CallKind) ?? 0) < (begun / all) * calls
+    while (!this.#isEnded && Object.entries(this.#calls).some(isBehind)) await pause(LOOK_MS)
+    this.#lanes[lane].begun++
+  }
+
+  /** No more calls begin. */
+  end(): void {
+    this.#isEnded = true
+  }
+}
+
 interface Struck {
+  readonly pace: Pace
   readonly field: ChaosField
   readonly store: LosableStore
   readonly place?: NetworkPlace | undefined
@@ -54,17 +108,19 @@ export class Chaos {
   /** Has all of a plan happen. Resolves once everything is as it was; @throws if a gateway does not end, or start, as it should */
   async run({ member, store }: FaultPlan, random: Seeded): Promise<void> {
     await Promise.all([
-      this.#lane(member, random, (fault) => this.#strikeMember(fault, random)),
-      this.#lane(store, random, (fault) => this.#strikeStore(fault, random)),
+      this.#lane('member', member, random, (fault) => this.#strikeMember(fault, random)),
+      this.#lane('store', store, random, (fault) => this.#strikeStore(fault, random)),
     ])
   }
 
   async #lane<Fault extends string>(
+    lane: keyof FaultPlan,
     faults: readonly Fault[],
     random: Seeded,
     strike: (fault: Fault) => Promise<string>,
   ): Promise<void> {
     for (const fault of faults) {
+      await this.#struck.pace.fault(lane)
       await pause(between(random, BETWEEN_MS))
       const from = this.#now()
       const what = await strike(fault)

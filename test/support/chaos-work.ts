@@ -1,5 +1,8 @@
 /** Clients of every kind that work with a fleet whatever happens to it, and what their calls came to. */
+import { setTimeout as pause } from 'node:timers/promises'
 import type { ChaosField } from './chaos-field.ts'
+import type { CallCounts, Pace } from './chaos-plan.ts'
+import { until } from './condition.ts'
 import { type Addresses, type Ending, untilAnswered } from './crash-run.ts'
 import {
   type EventAddress,
@@ -15,12 +18,17 @@ import { type HistoryEvent, type OperationEnding, runOperation } from './operati
 import { fleetKinds, planOperations } from './operation-verdict.ts'
 import { runSaga, type SagaEnding } from './saga-client.ts'
 import { planEffectSagas } from './saga-plan.ts'
+import { within } from '../../src/core/time/waiting.ts'
 import { type Seeded, seeded } from '../simulate/random.ts'
 import type { Json } from './server/json.ts'
 import { isSoak } from './soak.ts'
 
-/** How many clients of each kind there are. */
-const CLIENTS = { keyed: 6, operations: 20, sagas: 5, publishers: 3, sessions: 6 } as const
+/** How many clients of each kind there are: many, as each of them waits for a gateway that is stopped as long as that is. */
+const CLIENTS = { keyed: 12, operations: 20, sagas: 6, publishers: 4, sessions: 6 } as const
+/** How long a client rests at most after a call, so that calls are made all the time, in milliseconds. */
+const MAX_REST_MS = 1500
+/** How long a client may get no outcome at all, in milliseconds: on a busy machine much is away for long. */
+export const ENDING_MS = 120_000
 /** How many operations and transactions are planned at a time. */
 const BATCH = 52
 const tools = ['add_effect', 'add_blind_effect'] as const
@@ -53,18 +61,14 @@ export class ChaosWork {
   }
 
   /** How many calls were made so far, by kind. */
-  get counts(): Readonly<Record<'keyed' | 'operations' | 'steps' | 'publications' | 'sessions', number>> {
+  get counts(): CallCounts {
     return {
       keyed: this.keyed.length,
       operations: this.operations.length,
-      steps: this.sagas.reduce((sum, { plan }) => sum + plan.steps.length, 0),
+      steps: this.sagas.reduce((sum, { asked }) => sum + asked, 0),
       publications: this.#publications,
       sessions: this.sessions.reduce((sum, { calls }) => sum + calls.length, 0),
     }
-  }
-
-  get total(): number {
-    return Object.values(this.counts).reduce((sum, each) => sum + each, 0)
   }
 
   /** Begins the sessions and subscriptions. */
@@ -82,19 +86,22 @@ export class ChaosWork {
       hooked.map((filter) => this.#field.receivers.subscribe({ address, filter })),
     )
     this.subscribers = [...readers, ...hooks]
-    await Promise.all(this.subscribers.map(({ ready }) => ready))
+    const ready = Promise.all(this.subscribers.map((each) => each.ready))
+    if (await within(ready, ENDING_MS, undefined)) return
+    const faults = this.subscribers.flatMap((each) => each.faults[0] ?? [])
+    throw new Error(`subscriptions do not begin: ${faults.join(' ')}`)
   }
 
-  /** Calls as long as `isGoingOn` says; every client ends what it has begun. */
-  async run(isGoingOn: () => boolean): Promise<void> {
-    const sessions = this.sessions.map(async (each) => {
-      while (isGoingOn()) await each.call()
-    })
-    const work = [this.#keyedCalls, this.#manyOperations, this.#manySagas]
+  /** Makes all calls, as the pace allows; every client ends what it has begun. */
+  async run(pace: Pace): Promise<void> {
+    const random = seeded(this.#seed + 4)
+    const rest = (): Promise<void> => pause(random.next() * MAX_REST_MS)
+    const begun: Begun = { pace, rest }
     const publishing = Promise.all(
-      Array.from({ length: CLIENTS.publishers }, (_none, index) => this.#publish(index, isGoingOn)),
+      Array.from({ length: CLIENTS.publishers }, (_none, index) => this.#publish(index, begun)),
     )
-    await Promise.all([...sessions, ...work.map((each) => each.call(this, isGoingOn))])
+    const work = [this.#keyedCalls, this.#manyOperations, this.#manySagas, this.#inSessions]
+    await Promise.all(work.map((each) => each.call(this, begun)))
     this.published = await publishing
   }
 
@@ -112,45 +119,72 @@ export class ChaosWork {
     return { urls: [`${this.#field.origin}/mcp/events`], token: this.#field.token }
   }
 
-  async #keyedCalls(isGoingOn: () => boolean): Promise<void> {
+  async #keyedCalls({ pace, rest }: Begun): Promise<void> {
     const random = seeded(this.#seed + 1)
     let number = 0
-    await inParallel(CLIENTS.keyed, isGoingOn, async () => {
-      const key = `keyed-${number++}`
-      const call: KeyedCall = {
-        tool: random.pick(tools),
-        arguments: { key, value: `value of ${key}` },
-        key,
+    await inParallel(CLIENTS.keyed, async () => {
+      while (await pace.call('keyed')) {
+        const key = `keyed-${number++}`
+        const call: KeyedCall = {
+          tool: random.pick(tools),
+          arguments: { key, value: `value of ${key}` },
+          key,
+        }
+        this.keyed.push(await untilAnswered(call, this.at('quick'), own(random), ENDING_MS))
+        await rest()
       }
-      this.keyed.push(await untilAnswered(call, this.at('quick'), own(random)))
     })
   }
 
-  async #manyOperations(isGoingOn: () => boolean): Promise<void> {
+  async #manyOperations({ pace, rest }: Begun): Promise<void> {
     const random = seeded(this.#seed + 2)
     const next = batches((batch) => planOperations(BATCH, `operation-${batch}`, random, fleetKinds))
-    const clients = { gateways: this.at(''), history: this.history }
-    await inParallel(CLIENTS.operations, isGoingOn, async () => {
-      this.operations.push(await runOperation(next(), clients, own(random)))
+    const clients = { gateways: this.at(''), history: this.history, listens: 0.4 }
+    await inParallel(CLIENTS.operations, async () => {
+      while (await pace.call('operations')) {
+        this.operations.push(await runOperation(next(), clients, own(random)))
+        await rest()
+      }
     })
   }
 
-  async #manySagas(isGoingOn: () => boolean): Promise<void> {
+  async #manySagas({ pace, rest }: Begun): Promise<void> {
     const random = seeded(this.#seed + 3)
     const next = batches((batch) => planEffectSagas(BATCH, `saga-${batch}`, 'add_effect', random))
-    await inParallel(CLIENTS.sagas, isGoingOn, async () => {
-      this.sagas.push(await runSaga(next(), this.at('quick'), own(random)))
+    await inParallel(CLIENTS.sagas, async () => {
+      for (let plan = next(); await pace.call('steps', plan.steps.length); plan = next()) {
+        this.sagas.push(await runSaga(plan, this.at('quick'), own(random)))
+        await rest()
+      }
     })
   }
 
-  #publish(publisher: number, isGoingOn: () => boolean): Promise<Published> {
+  /** Whoever gets no answer makes another call. */
+  async #inSessions({ pace, rest }: Begun): Promise<void> {
+    const work = this.sessions.map(async (each, index) => {
+      while (await pace.call('sessions')) {
+        await until(() => each.call(), `an answer in session ${index}`, ENDING_MS)
+        await rest()
+      }
+    })
+    await Promise.all(work)
+  }
+
+  #publish(publisher: number, { pace, rest }: Begun): Promise<Published> {
     let number = 0
-    return publish(this.#events, 'add_blind_effect', () => {
-      if (!isGoingOn()) return undefined
+    return publish(this.#events, 'add_blind_effect', async () => {
+      await rest()
+      if (!(await pace.call('publications'))) return undefined
       this.#publications++
       return { key: `${publisher} ${++number}`, value: 'x' }
     })
   }
+}
+
+/** When clients call. */
+interface Begun {
+  readonly pace: Pace
+  rest(): Promise<void>
 }
 
 /** Chances of their own for one of several that run at once. */
@@ -170,10 +204,6 @@ function batches<Item>(make: (batch: number) => readonly Item[]): () => Item {
   }
 }
 
-async function inParallel(count: number, isGoingOn: () => boolean, work: () => Promise<void>): Promise<void> {
-  await Promise.all(
-    Array.from({ length: count }, async () => {
-      while (isGoingOn()) await work()
-    }),
-  )
+async function inParallel(count: number, work: () => Promise<void>): Promise<void> {
+  await Promise.all(Array.from({ length: count }, work))
 }

@@ -87,8 +87,13 @@ function seedOf({ key }: KeyedCall): number {
 }
 
 /** Makes a call with the same key again and again, until there is an answer or the doubt is told. */
-export async function untilAnswered(call: KeyedCall, gateways: Addresses, random: Seeded): Promise<Ending> {
-  const deadline = Date.now() + LONGEST
+export async function untilAnswered(
+  call: KeyedCall,
+  gateways: Addresses,
+  random: Seeded,
+  longest = LONGEST,
+): Promise<Ending> {
+  const deadline = Date.now() + longest
   for (let attempts = 1; ; attempts++) {
     const attempt = await attemptOnce(call, gateways, random)
     if (attempt.kind === 'answered') return { call, attempts, answer: attempt.answer }

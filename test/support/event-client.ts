@@ -227,11 +227,11 @@ export interface Published {
 export async function publish(
   address: EventAddress,
   tool: string,
-  next: (results: number) => Json | undefined,
+  next: (results: number) => Json | undefined | Promise<Json | undefined>,
 ): Promise<Published> {
   const keys: string[] = []
   const confirmed = new Set<string>()
-  for (let given = next(0); given; given = next(confirmed.size)) {
+  for (let given = await next(0); given; given = await next(confirmed.size)) {
     const key = String(given['key'])
     keys.push(key)
     const response = await requestOnce(address, 'tools/call', { name: tool, arguments: given })

@@ -1,7 +1,8 @@
 import { setTimeout as pause } from 'node:timers/promises'
 import { enveloped } from './client/modern-request.ts'
-import { usual } from './client/raw.ts'
+import { open, usual } from './client/raw.ts'
 import { SseParser } from './client/sse-parser.ts'
+import { until } from './condition.ts'
 import type { Addresses } from './crash-run.ts'
 import type { Seeded } from '../simulate/random.ts'
 import { isObject, type Json, objectAt, parseExact } from './server/json.ts'
@@ -37,6 +38,8 @@ export interface OperationEnding {
   /** The task that the client holds. */
   readonly taskId?: string
   readonly outcome: Outcome
+  /** How many streams it opened to listen to the task, and whether one of them told the end. */
+  readonly listened?: { readonly streams: number; readonly wasTold: boolean }
   readonly wrong: readonly string[]
 }
 
@@ -53,8 +56,11 @@ interface Outcome {
 export interface Clients {
   readonly gateways: Addresses
   readonly history: HistoryEvent[]
+  /** How likely it is that a client also listens to its task. */
+  readonly listens?: number
 }
 
+const REVISION = '2026-07-28'
 const TASKS = 'io.modelcontextprotocol/tasks'
 /** How long a request may take, and how long an operation may last, in milliseconds. */
 const REQUEST_TIMEOUT_MS = 20_000
@@ -165,6 +171,42 @@ class Client {
 
   /** Polls a task to its end, and answers or cancels it on the way. */
   async follow(taskId: string): Promise<OperationEnding> {
+    if (!this.#random.chance(this.#clients.listens ?? 0)) return this.#poll(taskId)
+    const listener = new TaskListener(taskId, (signal) => this.#open(taskId, signal))
+    try {
+      const ending = await this.#poll(taskId)
+      await this.#mustHaveHeard(listener, ending)
+      return { ...ending, listened: { streams: listener.streams, wasTold: listener.told !== undefined } }
+    } finally {
+      listener.close()
+    }
+  }
+
+  /** A stream that accepted a task before its end has to tell of it, unless it breaks. */
+  async #mustHaveHeard(listener: TaskListener, { outcome }: OperationEnding): Promise<void> {
+    if (outcome.kind === 'lost') return
+    const task = parsed(outcome.text)
+    const { status, lastUpdatedAt } = isObject(task) ? task : {}
+    const isOver = (): boolean =>
+      listener.told !== undefined || !((listener.acceptedAt ?? Infinity) < Date.parse(String(lastUpdatedAt)))
+    await until(isOver, 'the end of a task', LONGEST_MS).catch(() =>
+      this.#wrong.push('who listens to it is not told of its end'),
+    )
+    if (listener.told !== undefined && listener.told !== status)
+      this.#wrong.push(`who listens to it is told that it is ${listener.told}`)
+  }
+
+  #open(taskId: string, signal: AbortSignal) {
+    const { server } = this.#plan
+    const params = enveloped({ notifications: { taskIds: [taskId] } }, REVISION, this.#capabilities)
+    const method = 'subscriptions/listen'
+    const headers = { ...usual, 'mcp-protocol-version': REVISION, 'mcp-method': method }
+    const body = JSON.stringify({ jsonrpc: '2.0', id: 1, method, params })
+    const gateway = this.#random.pick(this.#clients.gateways)
+    return open(`${gateway.url}/${server}`, { method: 'POST', headers, body, signal })
+  }
+
+  async #poll(taskId: string): Promise<OperationEnding> {
     let isToBeCancelled = this.#plan.isCancelled
     for (const deadline = Date.now() + LONGEST_MS; ;) {
       await this.#rest(0)
@@ -200,6 +242,11 @@ class Client {
     }
   }
 
+  get #capabilities(): Json {
+    const { declaresTasks } = this.#plan
+    return { elicitation: {}, ...(declaresTasks && { extensions: { [TASKS]: {} } }) }
+  }
+
   async #answer(taskId: string, inputRequests: Json): Promise<void> {
     await this.#request('tasks/update', { taskId, inputResponses: answersTo(inputRequests) })
   }
@@ -219,13 +266,12 @@ class Client {
   }
 
   async #request(method: string, params: Json): Promise<Answer | undefined> {
-    const { declaresTasks, server } = this.#plan
-    const capabilities = { elicitation: {}, ...(declaresTasks && { extensions: { [TASKS]: {} } }) }
-    const whole = enveloped(params, '2026-07-28', capabilities)
+    const { server } = this.#plan
+    const whole = enveloped(params, REVISION, this.#capabilities)
     const name = params['taskId'] ?? params['name']
     const headers = {
       ...usual,
-      'mcp-protocol-version': '2026-07-28',
+      'mcp-protocol-version': REVISION,
       'mcp-method': method,
       ...(name !== undefined && { 'mcp-name': String(name) }),
     }
@@ -239,6 +285,51 @@ class Client {
     } catch {
       return undefined
     }
+  }
+}
+
+/** The statuses that a task ends with. */
+const ends: ReadonlySet<unknown> = new Set(['completed', 'failed', 'cancelled'])
+
+/** Listens to a task until it is closed; where a stream breaks, it opens another one. */
+class TaskListener {
+  /** The status of the end that it was told of. */
+  told: string | undefined
+  streams = 0
+  /** When the present stream was accepted; undefined while there is none. */
+  acceptedAt: number | undefined
+  readonly #closing = new AbortController()
+
+  constructor(taskId: string, listen: (signal: AbortSignal) => ReturnType<typeof open>) {
+    void this.#run(taskId, listen)
+  }
+
+  close(): void {
+    this.#closing.abort()
+  }
+
+  async #run(taskId: string, listen: (signal: AbortSignal) => ReturnType<typeof open>): Promise<void> {
+    const { signal } = this.#closing
+    while (!signal.aborted) {
+      try {
+        for await (const { data } of (await listen(signal)).events()) this.#take(taskId, parsed(data ?? ''))
+      } catch {
+        // The gateway is gone, or it is closed.
+      }
+      this.acceptedAt = undefined
+      await pause(100)
+    }
+  }
+
+  #take(taskId: string, message: unknown): void {
+    const { method, params } = isObject(message) ? message : {}
+    const given = isObject(params) ? params : {}
+    if (method === 'notifications/subscriptions/acknowledged') {
+      this.streams++
+      const { taskIds } = objectAt(given, 'notifications')
+      this.acceptedAt = Array.isArray(taskIds) && taskIds.includes(taskId) ? Date.now() : undefined
+    }
+    if (method === 'notifications/tasks' && ends.has(given['status'])) this.told ??= String(given['status'])
   }
 }
 

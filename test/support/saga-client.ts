@@ -9,6 +9,8 @@ import { isObject, type Json, objectAt } from './server/json.ts'
 /** What the client of a transaction was told. */
 export interface SagaEnding {
   readonly plan: SagaPlan
+  /** How many steps it asked for. */
+  readonly asked: number
   /** The steps of which it was told that they were done. */
   readonly done: readonly string[]
   /** The status it was told at the end, where it was told one. */
@@ -37,18 +39,20 @@ export async function runSaga(plan: SagaPlan, gateways: Addresses, random: Seede
   if (begun.code !== undefined && (begun.code !== 'TRANSACTION_CONFLICT' || begun.tries === 1))
     wrong.push(`begin: ${begun.text}`)
   let hasFailed = false
+  let asked = 0
   for (const step of isAbandoned ? steps.slice(0, 1 + random.below(steps.length)) : steps) {
+    asked++
     const answer = await ask('tools/call', stepParams(plan, step))
     if (answer.code === undefined) done.push(step.id)
     else hasFailed = true
     if (hasFailed && !isStubborn) break
   }
-  if (isAbandoned) return { plan, done, wrong }
+  if (isAbandoned) return { plan, asked, done, wrong }
   const method = plan.end === 'rollback' || (hasFailed && !isStubborn) ? 'rollback' : 'commit'
   const ended = await ask(`transaction/${method}`, { transaction_id })
   const status = ended.result['status']
   if (typeof status !== 'string') wrong.push(`${method}: ${ended.text}`)
-  return { plan, done, wrong, ...(typeof status === 'string' && { told: status }) }
+  return { plan, asked, done, wrong, ...(typeof status === 'string' && { told: status }) }
 }
 
 /** How a transaction stands, as any gateway tells. */

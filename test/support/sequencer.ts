@@ -6,7 +6,8 @@
 import { BaseSequencer, type TestSpecification } from 'vitest/node'
 
 /** Files that take about a minute and more, and mostly wait. */
-const waiting = /\/(crash|sagas)\/|\/(uploads|lost|lost-redis|restart|shutdown|languages)(\.long)?\.test\.ts$/
+const waiting =
+  /\/(crash|sagas)\/|\/(chaos|uploads|lost|lost-redis|restart|shutdown|languages)(\.long)?\.test\.ts$/
 
 /** Sorts test files; vitest creates it. */
 export class WaitingFirst extends BaseSequencer {

@@ -9,8 +9,8 @@ import {
   redisWithSentinels,
   startChaosField,
 } from '../../support/chaos-field.ts'
-import { Chaos, planFaults } from '../../support/chaos-plan.ts'
-import { ChaosWork, eventFilters } from '../../support/chaos-work.ts'
+import { type CallCounts, Chaos, Pace, planFaults } from '../../support/chaos-plan.ts'
+import { ChaosWork, ENDING_MS, eventFilters } from '../../support/chaos-work.ts'
 import { until } from '../../support/condition.ts'
 import { isSameAnswer, untilAnswered } from '../../support/crash-run.ts'
 import { faultsOf } from '../../support/crash-verdict.ts'
@@ -32,11 +32,9 @@ import { isSoak, repetitions, seedOf, variantsOf } from '../../support/soak.ts'
 
 /** CHAOS_SEED reproduces the calls, and what happens to gateways and their store. */
 const SEED = seedOf('CHAOS_SEED', 42)
-/** How many calls are made at least, and how often each fault happens, with each store. */
-const CALLS = Number(process.env['CHAOS_CALLS'] ?? repetitions(300, 10_000))
+/** How many calls there are with each store, and how often each fault happens. Each fault meets its share of the calls. */
+const CALLS = Number(process.env['CHAOS_CALLS'] ?? repetitions(320, 10_500))
 const ROUNDS = Number(process.env['CHAOS_ROUNDS'] ?? repetitions(1, 12))
-/** How long what was begun may take to end once all is well again, in milliseconds. */
-const ENDING_MS = 120_000
 
 /** Where a fleet is. */
 interface Ground {
@@ -54,6 +52,20 @@ const grounds = variantsOf(
   ([name]) => name !== 'one Redis, which is started again',
 ).filter(([name]) => name !== 'sentinels' || needs(NAMESPACES).skip)
 
+/** The part of each kind of all calls. */
+const parts: CallCounts = { keyed: 0.28, operations: 0.28, steps: 0.16, publications: 0.1, sessions: 0.18 }
+
+function callsOf(all: number): CallCounts {
+  const part = (kind: keyof CallCounts): number => Math.ceil(parts[kind] * all)
+  return {
+    keyed: part('keyed'),
+    operations: part('operations'),
+    steps: part('steps'),
+    publications: part('publications'),
+    sessions: part('sessions'),
+  }
+}
+
 async function cuttable(): Promise<Ground> {
   const place = networkPlace()
   return { store: await redisWithSentinels(place.cuttable), place }
@@ -64,7 +76,7 @@ test.concurrent.for(grounds)(
   'a fleet with %s keeps its promises',
   async ([name, prepare, needed], context) => {
     if (!isSoak && process.env['CHAOS_ROUNDS'] === undefined)
-      context.skip('it takes minutes: npm run test:soak, or set CHAOS_ROUNDS')
+      context.skip('it takes a minute and more: npm run test:soak, or set CHAOS_ROUNDS')
     skipWithout(needed, context)
     const { onTestFinished } = context
     const { store, place }: Ground = await prepare()
@@ -78,12 +90,11 @@ test.concurrent.for(grounds)(
     const work = new ChaosWork(field, seed)
     onTestFinished(() => work.close())
     await work.begin()
-    const chaos = new Chaos({ field, store, place })
-    let isOver = false
-    const working = work.run(() => !isOver || work.total < CALLS)
     const random = seeded(seed)
-    await chaos.run(planFaults(random, ROUNDS, place !== undefined), random).finally(() => (isOver = true))
-    await working
+    const plan = planFaults(random, ROUNDS, place !== undefined)
+    const pace = new Pace(callsOf(CALLS), plan)
+    const chaos = new Chaos({ pace, field, store, place })
+    await Promise.all([chaos.run(plan, random), work.run(pace)]).finally(() => pace.end())
     const ended = performance.now()
     const faults = await verdict(field, work)
     process.stdout.write(`${name}: verdict after ${Math.round(performance.now() - ended)} ms\n`)
@@ -134,7 +145,7 @@ function twice({ log }: ChaosField): readonly string[] {
 async function repeat(work: ChaosWork): Promise<readonly string[]> {
   const random = seeded(SEED)
   const calls = work.keyed.filter(({ answer }) => !answer || random.chance(0.2))
-  const again = await inTurn(calls, ({ call }) => untilAnswered(call, work.at('quick'), random))
+  const again = await inTurn(calls, ({ call }) => untilAnswered(call, work.at('quick'), random, ENDING_MS))
   const faults = again.flatMap(({ call, answer, wrong }, index) => {
     if (wrong !== undefined) return [`${call.key} made again: ${wrong}`]
     const first = calls[index]?.answer
@@ -232,20 +243,39 @@ async function inTurn<Item, Result>(
   const next = async (): Promise<void> => {
     for (let entry = left.shift(); entry; entry = left.shift()) results[entry[0]] = await work(entry[1])
   }
-  await Promise.all(Array.from({ length: 8 }, next))
+  await Promise.all(Array.from({ length: 16 }, next))
   return results
 }
 
 function report({ task }: TestContext, work: ChaosWork, chaos: Chaos, field: ChaosField): void {
   const longest = Math.max(...work.sessions.map(({ longestMs }) => longestMs))
   const streams = work.sessions.reduce((sum, each) => sum + each.streams, 0)
-  const codes = JSON.stringify(Object.fromEntries(field.codes))
-  const kinds = JSON.stringify(work.counts)
-  const faults = JSON.stringify(Object.fromEntries(chaos.counts))
-  const sessions = `sessions without an answer for ${longest} ms at most, ${streams} streams`
-  process.stdout.write(`${kinds}; ${faults}; ${sessions}; ${codes}; ${eventsOf(work)}\n`)
+  const listeners = work.operations.flatMap(({ listened }) => listened ?? [])
+  const facts = {
+    calls: work.counts,
+    operations: countsOf(work.operations.map(({ plan }) => plan.kind)),
+    tasks: work.operations.filter(({ taskId }) => taskId !== undefined).length,
+    listens: listeners.reduce((sum, each) => sum + each.streams, 0),
+    listenersToldOfTheEnd: listeners.filter(({ wasTold }) => wasTold).length,
+    unkeyed: unkeyedOf(work),
+    faults: Object.fromEntries(chaos.counts),
+    sessions: { longestWithoutAnswerMs: longest, streams },
+    codes: Object.fromEntries(field.codes),
+  }
+  process.stdout.write(`${JSON.stringify(facts)}; ${eventsOf(work)}\n`)
   const struck = [...chaos.counts.values()].reduce((sum, each) => sum + each, 0)
-  reportFigure(task, { calls: work.total, faults: struck })
+  const calls = Object.values(work.counts).reduce((sum, each) => sum + each, 0)
+  reportFigure(task, { calls, faults: struck })
+}
+
+/** How many calls had no key: each of them is made once. */
+function unkeyedOf({ operations, counts }: ChaosWork): number {
+  const plain = operations.filter(({ plan }) => plan.key === undefined)
+  return plain.length + counts.publications + counts.sessions
+}
+
+function countsOf(names: readonly string[]): Readonly<Record<string, number>> {
+  return Object.fromEntries([...Map.groupBy(names, (name) => name)].map(([name, all]) => [name, all.length]))
 }
 
 function eventsOf({ subscribers, published }: ChaosWork): string {
