@@ -6,6 +6,7 @@ import { CONTEXT_LOST, contextSlot, type ServerContext } from '../core/slot.ts'
 import { world } from '../core/world.ts'
 import { asGatewayError, GatewayError, type Extra } from '../core/error.ts'
 import { pause } from '../core/time/waiting.ts'
+import { method as known } from '../protocol/methods.ts'
 import { isOfCredentials } from './transport/auth-retry.ts'
 
 /** A failure to connect. The call itself was not sent yet, so its outcome is known. */
@@ -23,13 +24,17 @@ export function beforeCall(thrown: unknown): unknown {
   })
 }
 
-/** Hides sessions between gateway and server from callers. */
-export function asOurs(error: unknown): unknown {
+/** The error for callers: sessions between gateway and server are hidden from them, and a list has no outcome to be checked. */
+export function asOurs(error: unknown, method: string): unknown {
+  if (known(method).list !== undefined && asGatewayError(error).code === 'OUTCOME_UNKNOWN')
+    return new GatewayError('SERVER_UNAVAILABLE', LOST_LIST, { cause: error })
   if (!isSessionLost(error)) return error
   return new GatewayError('SERVER_UNAVAILABLE', 'The server lost its session with the gateway.', {
     cause: error,
   })
 }
+
+const LOST_LIST = 'The connection to the server was lost before its list arrived.'
 
 /** An error of a server, which says of which era the server is: its codes mean what they mean there. */
 export function relayedFrom(error: unknown, era: 'legacy' | 'modern' | undefined): unknown {

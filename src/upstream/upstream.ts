@@ -350,7 +350,7 @@ class ConfiguredUpstream implements Upstream {
     } catch (error) {
       if (!this.#retired.signal.aborted) this.reachability.failed(error)
       throw this.#redactor.error(
-        relayedFrom(this.#asAway(asOurs(error)), this.#connector.ready(working.call)?.era),
+        relayedFrom(this.#asAway(asOurs(error, call.method)), this.#connector.ready(working.call)?.era),
       )
     } finally {
       this.#inFlight--
