@@ -1,4 +1,7 @@
-/** Pagination of lists: all pages of a listing come from the same list. */
+/**
+ * Pagination of lists: all pages of a listing have the entries of the same list, in the same order. Another gateway that gets the
+ * request for a later page lists anew, and its list may say other things of the same entries, such as how long calls take.
+ */
 import { LRUCache } from 'lru-cache'
 import { createHash } from 'node:crypto'
 import { type Call, type Handler, type Outcome, resultOf } from '../core/call.ts'
@@ -11,7 +14,7 @@ const MAX_CACHE_BYTES = 16 * 1024 * 1024
 const CURSOR_PREFIX = 'gatehouse.'
 
 /**
- * A position in a list that the gateway paginates: the server's page, the list, and the number of entries before it.
+ * A position in a list that the gateway paginates: the server's page, the entries of the list, and the number of those before it.
  */
 interface Place {
   readonly cursor: string | undefined
@@ -30,11 +33,11 @@ export function withPages(next: Handler, size: number): Handler {
     `${principal.id} ${target.upstream} ${name} ${digest}`
 
   /** @throws INVALID_INPUT if the list has changed since */
-  const listAt = async (call: Call, { cursor, digest }: Place): Promise<Payload> => {
+  const listAt = async (call: Call, list: string, { cursor, digest }: Place): Promise<Payload> => {
     const known = kept.get(keyOf(call, digest))
     if (known) return known
     const result = resultOf(await next({ ...call, params: call.params.with({ cursor }) }))
-    if (digestOf(result) === digest) return result
+    if (digestOf(result, list) === digest) return result
     throw new GatewayError(
       'INVALID_INPUT',
       'Invalid params: the list has changed, so this cursor is no longer valid.',
@@ -55,12 +58,12 @@ export function withPages(next: Handler, size: number): Handler {
   const paged = async (call: Call, list: string): Promise<Outcome> => {
     const { cursor } = call.params.fields
     const place = read(cursor)
-    if (place) return { kind: 'result', result: page(list, await listAt(call, place), place) }
+    if (place) return { kind: 'result', result: page(list, await listAt(call, list, place), place) }
     const outcome = await next(call)
     if (outcome.kind !== 'result') return outcome
     const entries = outcome.result.fields[list]
     if (!Array.isArray(entries) || entries.length <= size) return outcome
-    const digest = digestOf(outcome.result)
+    const digest = digestOf(outcome.result, list)
     kept.set(keyOf(call, digest), outcome.result)
     const first = { cursor: typeof cursor === 'string' ? cursor : undefined, digest, start: 0 }
     return { kind: 'result', result: page(list, outcome.result, first) }
@@ -72,8 +75,12 @@ export function withPages(next: Handler, size: number): Handler {
   }
 }
 
-function digestOf({ text }: Payload): string {
-  return createHash('sha256').update(text).digest('base64url').slice(0, 22)
+/** Which entries a list has, in which order. */
+function digestOf(result: Payload, list: string): string {
+  const names = (result.at(list)?.items ?? []).map(({ fields: { uri, uriTemplate, name } }) => [
+    uri ?? uriTemplate ?? name,
+  ])
+  return createHash('sha256').update(JSON.stringify(names)).digest('base64url').slice(0, 22)
 }
 
 function write({ cursor = '', digest, start }: Place): string {
