@@ -72,7 +72,7 @@ export interface Place {
   readonly folder: string
   /** The configuration of each. */
   shared(config: Json): Json
-  /** Closes the front. */
+  /** Closes the front, once what ended gateways have sent has reached the clients. */
   leave(): Promise<void>
   /** Also removes the folder. */
   close(): Promise<void>
@@ -88,7 +88,11 @@ export async function openPlace(port = 0, size = COUNT): Promise<Place> {
     return isOfAll
   }
   const pick = (): number => (isAlone ? 0 : Math.floor(Math.random() * size))
-  const { origin, url, close } = await openFront(gateways, { pick, answer, port })
+  const { origin, url, settled, close } = await openFront(gateways, { pick, answer, port })
+  const leave = async (): Promise<void> => {
+    await settled()
+    await close()
+  }
   const folder = mkdtempSync(join(tmpdir(), 'gatehouse-test-'))
   const redis = hasRedisStore ? await nextRedis() : undefined
   const shared = (config: Json): Json => {
@@ -106,9 +110,9 @@ export async function openPlace(port = 0, size = COUNT): Promise<Place> {
     ports,
     folder,
     shared,
-    leave: close,
+    leave,
     close: async () => {
-      await close()
+      await leave()
       rmSync(folder, { recursive: true, force: true })
     },
   }

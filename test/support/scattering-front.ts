@@ -1,6 +1,7 @@
 import { once } from 'node:events'
 import { createServer, type IncomingMessage, request, type ServerResponse } from 'node:http'
 import type { AddressInfo } from 'node:net'
+import { setTimeout as delay } from 'node:timers/promises'
 import { onTestFinished } from 'vitest'
 import type { HeaderMap } from './server/journal.ts'
 
@@ -13,6 +14,8 @@ export interface ScatteringFront {
   readonly counts: readonly number[]
   /** Sends all further requests to one gateway, or to each in turn again. */
   only(index: number | undefined): void
+  /** Resolves when each request that the gateways got is over, except where a client does not read. */
+  settled(): Promise<void>
   close(): Promise<void>
 }
 
@@ -29,6 +32,9 @@ interface FrontOptions {
   readonly port?: number
 }
 
+/** How long answers of gateways that have ended may take to the clients, in milliseconds. */
+const MAX_SETTLING_MS = 2000
+
 /** Sends each request to the next of these gateways, until the test is over. */
 export async function scatteringFront(gateways: readonly Gateway[]): Promise<ScatteringFront> {
   const front = await openFront(gateways)
@@ -42,10 +48,13 @@ export async function openFront(
   options: FrontOptions = {},
 ): Promise<ScatteringFront> {
   const counts: number[] = gateways.map(() => 0)
+  const open = new Set<ServerResponse>()
   let next = 0
   let fixed: number | undefined
   const { pick = () => next++ % gateways.length, answer, port = 0 } = options
   const pass = async (incoming: IncomingMessage, outgoing: ServerResponse): Promise<void> => {
+    open.add(outgoing)
+    outgoing.once('close', () => open.delete(outgoing))
     const first = fixed ?? pick()
     const indices = gateways.map((_each, index) => (first + index) % gateways.length)
     for (const index of fixed === undefined ? indices : [fixed])
@@ -58,7 +67,12 @@ export async function openFront(
   const { origin, close } = await listening((incoming, outgoing) => {
     if (answer?.(incoming, outgoing) !== true) void pass(incoming, outgoing)
   }, port)
-  return { origin, url: `${origin}/mcp`, counts, only: (index) => void (fixed = index), close }
+  const settled = async (): Promise<void> => {
+    const over = Promise.all([...open].map((each) => once(each, 'close')))
+    await Promise.race([over, delay(MAX_SETTLING_MS, undefined, { ref: false })])
+  }
+  const only = (index: number | undefined): void => void (fixed = index)
+  return { origin, url: `${origin}/mcp`, counts, only, settled, close }
 }
 
 /** Serves on a port, which is any free one by default, until it is closed. */
