@@ -14,6 +14,7 @@ import type { ConnectOptions } from './client/options.ts'
 import { fakeServerCommand, startFakeServer } from './fake-server.ts'
 import { Meeting, type Behind } from './meeting.ts'
 import { type LocalGateway, localGateway } from './local-gateway.ts'
+import { isScattered } from './scattered.ts'
 import { GrowingFile, type Seen, violationsFile } from './server/journal.ts'
 import type { Json } from './server/json.ts'
 import type { ServerOptions } from './server/options.ts'
@@ -141,7 +142,12 @@ async function startMatrix(chosen: readonly Pair[], setUp: SetUp): Promise<Matri
   try {
     for (const [name, kind] of kinds) behind.set(name, await startServer(directory, kind, setUp))
     for (const [name, { values }] of behind) await write(directory, name, values)
-    const upstreams = Object.fromEntries([...behind].map(([name, { values }]) => [name, values]))
+    // Where there are several gateways, what a server says by itself reaches clients of all of them.
+    const placement = (name: string): Json =>
+      isScattered() && kinds.get(name)?.transport === 'stdio' ? { placement: 'one' } : {}
+    const upstreams = Object.fromEntries(
+      [...behind].map(([name, { values }]) => [name, { ...values, ...placement(name) }]),
+    )
     gateway = await localGateway(configOf(upstreams))
     return { url: gateway.origin, directory, behind, close }
   } catch (error) {

@@ -4,6 +4,7 @@ import { join } from 'node:path'
 import { foreignFile } from '../foreign.ts'
 import { gatewayProgram } from '../gateway-process.ts'
 import { type RunningGateway, startGateway } from '../gateway.ts'
+import { isScattered } from '../scattered.ts'
 import type { Json } from '../server/json.ts'
 import type { Way } from './client.ts'
 import { everything, publishedServer, startEverything } from './servers.ts'
@@ -41,7 +42,13 @@ export async function openHouse(chosen: readonly Server[], more: Json = {}): Pro
     for (const server of chosen) upstreams[server] = { ...(await settingsOf(server, home, closing)), ...more }
     await writeConfig(home, 'all', upstreams)
     for (const server of chosen) await writeConfig(home, server, { [server]: upstreams[server] })
-    const gateway = await startGateway({ listen: { legacy_sse: true }, upstreams })
+    // Where there are several gateways, what it says by itself reaches clients of all of them.
+    const { everything: one } = upstreams
+    const placed = isScattered() && one && { everything: { ...one, placement: 'one' } }
+    const gateway = await startGateway({
+      listen: { legacy_sse: true },
+      upstreams: { ...upstreams, ...placed },
+    })
     closing.push(gateway.close)
     return { folder, way: (transport, server) => wayTo(gateway, home, transport, server), close }
   } catch (error) {
