@@ -3,7 +3,10 @@ import { describe, expect, onTestFinished, test } from 'vitest'
 import { callsOf, folder, httpServer } from '../../support/journey.ts'
 import { localGateway } from '../../support/local-gateway.ts'
 import { hasRedis, startRedis } from '../../support/redis-server.ts'
+import { alone } from '../../support/scattered.ts'
 import { StatelessClient } from '../../support/stateless-client.ts'
+
+alone('the gateways are those of a fleet, of which the test chooses one')
 
 const stores = hasRedis() ? (['folder', 'redis'] as const) : (['folder'] as const)
 

@@ -10,9 +10,12 @@ import { folder, journalIn } from '../../support/journey.ts'
 import { type LocalGateway, localGateway } from '../../support/local-gateway.ts'
 import { type PlacedServer, placedServer } from '../../support/placed-server.ts'
 import { hasRedis, startRedis } from '../../support/redis-server.ts'
+import { alone } from '../../support/scattered.ts'
 import { scatteringFront } from '../../support/scattering-front.ts'
 import type { Json } from '../../support/server/json.ts'
 import { StatelessClient } from '../../support/stateless-client.ts'
+
+alone('the gateways are those of a fleet, of which each test chooses one')
 
 const stores = hasRedis() ? (['folder', 'redis'] as const) : (['folder'] as const)
 

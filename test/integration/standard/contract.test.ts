@@ -6,6 +6,7 @@ import { until } from '../../support/condition.ts'
 import { connect, type FakeClient } from '../../support/fake-client.ts'
 import { runCommand } from '../../support/gateway.ts'
 import { caller, corporate, localGateway, type LocalGateway } from '../../support/local-gateway.ts'
+import { alone } from '../../support/scattered.ts'
 import { scriptedServer, type ScriptedServer } from '../../support/scripted-server.ts'
 import { isObject, type Json, objectAt } from '../../support/server/json.ts'
 
@@ -80,6 +81,7 @@ async function change(gateway: LocalGateway, server: Notes, ...tools: Json[]): P
 }
 
 describe('the contract of a server', () => {
+  alone('each gateway has a cache of lists, and finds changes when it lists anew')
   let notes: Notes
   let gateway: LocalGateway
   beforeAll(async () => {
@@ -124,6 +126,7 @@ describe('the contract of a server', () => {
 it.each(['2025-11-25', '2026-07-28'])(
   'C217 a client of %s is notified of changed lists, even if the server sends no notification',
   async (revision) => {
+    alone('each gateway has a cache of lists, and finds changes when it lists anew')
     const notes = await notesServer(get)
     closing.push(() => notes.close())
     const gateway = await started({ upstreams: { notes: notes.url }, features: { manifest: 'off' } })

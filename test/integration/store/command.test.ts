@@ -54,7 +54,6 @@ describe('gatehouse store', () => {
     const exported = join(folder, 'export.jsonl')
     expect(await run('export', exported)).toMatchObject({ code: 0 })
     expect(statSync(exported).mode & 0o777).toBe(0o600)
-    expect((await run('export')).stdout).toBe(readFileSync(exported, 'utf8'))
     expect(await run('export', exported)).toMatchObject({
       code: 1,
       stderr: expect.stringContaining('--force'),
@@ -62,18 +61,23 @@ describe('gatehouse store', () => {
     chmodSync(exported, 0o644)
     expect(await run('export', exported, '--force')).toMatchObject({ code: 0 })
     expect(statSync(exported).mode & 0o777).toBe(0o600)
+    // The gateway may have written its heartbeat between the two.
+    await until(async () => {
+      await run('export', exported, '--force')
+      return (await run('export')).stdout === readFileSync(exported, 'utf8')
+    }, 'the same on the output')
 
     const other = join(folder, 'other.yaml')
     writeFileSync(other, JSON.stringify({ ...config, store: './other' }))
     const into = (...args: string[]): Promise<Finished> =>
       runCommand(['store', 'import', exported, '--config', other, ...args])
-    expect((await into()).stdout).toMatch(/^imported [2-9] entries\n/)
+    expect((await into()).stdout).toMatch(/^imported ([2-9]|\d\d) entries\n/)
     const target = new LmdbStore(join(folder, 'other'), silentLog)
     expect(await target.get('session:a')).toBe('first "line"\nsecond ✓')
     await target.put('session:a', 'changed', 3_600_000)
-    expect((await into()).stdout).toMatch(/^imported 0 entries, kept [2-9] existing ones/)
+    expect((await into()).stdout).toMatch(/^imported 0 entries, kept ([2-9]|\d\d) existing ones/)
     expect(await target.get('session:a')).toBe('changed')
-    expect((await into('--force')).stdout).toMatch(/^imported [2-9] entries\n/)
+    expect((await into('--force')).stdout).toMatch(/^imported ([2-9]|\d\d) entries\n/)
     expect(await target.get('session:a')).toContain('second')
     await target.close()
   })

@@ -4,14 +4,15 @@ import { until } from '../../support/condition.ts'
 import { modern, sessionFront } from '../../support/fronts.ts'
 import { type RunningGateway, startGateway } from '../../support/gateway.ts'
 import { pagingServer } from '../../support/paging-server.ts'
+import { sizeOfEach } from '../../support/scattered.ts'
 import type { HeaderMap } from '../../support/server/journal.ts'
 import { isObject, type Json, objectAt, parse } from '../../support/server/json.ts'
 
 const STREAM = 'dev.gatehouse/stream'
 const CHUNK = 'dev.gatehouse/chunk'
 const PAGES = 100
-/** Together, the pages are far larger than what sockets hold. */
-const PAGE_BYTES = 300_000
+/** Together, the pages are far larger than what sockets hold, also those between gateways. */
+const PAGE_BYTES = 300_000 * sizeOfEach()
 
 let server: Awaited<ReturnType<typeof pagingServer>>
 let gateway: RunningGateway

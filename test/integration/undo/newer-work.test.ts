@@ -2,8 +2,10 @@
 import { existsSync, readdirSync, readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { afterAll, beforeAll, expect, test } from 'vitest'
+import { until } from '../../support/condition.ts'
 import { runCommand } from '../../support/gateway.ts'
 import { type OfficialServers, openOfficialServers } from '../../support/official-servers.ts'
+import { isScattered } from '../../support/scattered.ts'
 import type { Json } from '../../support/server/json.ts'
 
 let place: OfficialServers
@@ -37,6 +39,12 @@ test('what somebody else changed since is not overwritten without --force', asyn
   await write('files_write_file', { path, content: 'title\nmine\nend\n' })
   await recorded(since, 1)
   writeFileSync(path, 'title\ntheirs\nend\n')
+  // The gateway that plans waits only for what it is about to record itself.
+  if (isScattered())
+    await until(
+      async () => !(await undo(since, '--dry-run')).stdout.includes('cannot tell'),
+      'what the call left',
+    )
   const refused = await undo(since, '--yes')
   expect(refused.code).toBe(1)
   expect(refused.stdout).toMatch(
