@@ -100,6 +100,8 @@ class Known {
   #listing: Promise<void> | undefined
   #isRenewing = false
   #isDown = false
+  /** Whether somebody may have a record from before the next lists. */
+  #isDescribed = false
   /** Until when the first lists are waited for, by all who ask; on the monotonic clock. */
   #waitsUntil: number | undefined
 
@@ -117,7 +119,7 @@ class Known {
     // Calls are attempted anyway.
     if (isDown && !this.#isDown) this.#listedAt = world.monotonic()
     this.#isDown = isDown
-    if (world.monotonic() - this.#listedAt > (isDown ? UNREACHABLE_PAUSE_MS : LISTS_STALE_MS)) {
+    if (world.monotonic() - this.#listedAt > this.#staleAfter) {
       this.#listing ??= this.#list().finally(() => {
         this.#listing = undefined
       })
@@ -127,6 +129,12 @@ class Known {
       background(this.#listing, this.#options.log)
     }
     return this.#record()
+  }
+
+  get #staleAfter(): number {
+    if (this.#isDown) return UNREACHABLE_PAUSE_MS
+    // Without any, its first lists failed although it can be reached.
+    return this.#lists ? LISTS_STALE_MS : MIN_RENEWAL_INTERVAL_MS
   }
 
   /** Limited in frequency, however often the server reports changes. */
@@ -149,6 +157,7 @@ class Known {
   #record(): ServerRecord {
     const { settings, status } = this.#source
     const { tools: _tools, ...lists } = this.#lists ?? nothing
+    this.#isDescribed = true
     return {
       name: settings.name,
       isUp: status.problem === undefined && this.#lists !== undefined,
@@ -172,9 +181,8 @@ class Known {
       this.#tools = lists.tools.map((entry) => {
         return { entry, alias: aliasOf(entry.name), facts: this.#options.facts(entry, lists.tools) }
       })
-      if (before === undefined) return
-      this.#changedAt = world.now()
-      this.onChange()
+      if (before !== undefined) this.#changedAt = world.now()
+      if (this.#isDescribed) this.onChange()
     } catch (error) {
       this.#listedAt = world.monotonic()
       this.#options.log.debug('record.unlisted', {

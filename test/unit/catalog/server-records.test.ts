@@ -9,7 +9,7 @@ import { silentLog } from '../../support/silent-log.ts'
 const classification = { op: 'read', risk: 'safe', idempotent: true, evidence: [] } as const
 
 function bench() {
-  const state: { tools: string[]; asked: number; problem?: string; isSilent: boolean } = {
+  const state: { tools: string[]; asked: number; problem?: string; isSilent: boolean; fails?: boolean } = {
     tools: ['a'],
     asked: 0,
     isSilent: false,
@@ -17,7 +17,8 @@ function bench() {
   const handle: Handler = async ({ method }) => {
     if (method === 'server/discover') state.asked++
     if (state.isSilent) return new Promise(() => undefined)
-    if (state.problem !== undefined) throw new Error(state.problem)
+    if (state.problem !== undefined || state.fails)
+      throw new Error(state.problem ?? 'it is not known where it runs')
     if (method === 'server/discover')
       return { kind: 'result', result: Payload.of({ capabilities: { tools: {} } }) }
     return { kind: 'result', result: Payload.of({ tools: state.tools.map((name) => ({ name })) }) }
@@ -102,6 +103,16 @@ describe('server records', () => {
     await vi.advanceTimersByTimeAsync(2000)
     await names()
     expect(state.asked).toBe(2)
+  })
+
+  test('a server whose first lists failed while it could be reached is listed again soon, and listeners hear of it', async () => {
+    const { state, changed, names } = bench()
+    state.fails = true
+    expect(await names()).toEqual([])
+    state.fails = false
+    await vi.advanceTimersByTimeAsync(1001)
+    expect(await names()).toEqual(['a'])
+    expect(changed).toEqual(['one'])
   })
 
   test('the record of a server that does not list within the timeout is empty', async () => {
