@@ -3,7 +3,7 @@ import { acceptsTaskSlot } from '../../core/slot.ts'
 import type { InputResponses, Call, Client } from '../../core/call.ts'
 import { GatewayError } from '../../core/error.ts'
 import { Payload } from '../../core/payload.ts'
-import { isObject } from '../../core/json/json.ts'
+import { asObject, isObject } from '../../core/json/json.ts'
 import { type Spool, spoolSlot } from '../../core/spool.ts'
 import { metaKeys } from '../../protocol/meta-keys.ts'
 import { declaredTasks, declaresTasks } from '../../protocol/tasks.ts'
@@ -51,6 +51,8 @@ export function modernParams(call: Call, id: number, revision: string, requestSt
   if (
     client.era === 'modern' &&
     client.revision === revision &&
+    // A request of the gateway itself has none, such as a list that another gateway needs.
+    asObject(fields._meta)[metaKeys.version] !== undefined &&
     (acceptsTaskSlot.of(call) !== true || declaresTasks(client)) &&
     !call.inputResponses &&
     requestState === undefined &&

@@ -105,6 +105,18 @@ it.each([
   expect(sent['inputResponses']).toEqual(isAnswered ? { q: { action: 'accept' } } : undefined)
 })
 
+it('a request without the envelope of its client gets one', async () => {
+  let sent: Record<string, unknown> = {}
+  const connection = await open(asking(form, (params) => (sent = params)))
+  const client = { era: 'modern', revision: '2026-07-28', capabilities: { elicitation: {} } } as const
+  const call = toolCall({ client, params: Payload.of({ name: 'tool' }) })
+  await connection.open({ call, signal: new AbortController().signal } as unknown as UpstreamCall)
+  expect(sent['_meta']).toMatchObject({
+    'io.modelcontextprotocol/protocolVersion': '2026-07-28',
+    'io.modelcontextprotocol/clientCapabilities': { elicitation: {} },
+  })
+})
+
 it('a subscription receives only the requested changes', async () => {
   const told: string[] = []
   const notes = [
