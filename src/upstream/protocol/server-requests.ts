@@ -282,7 +282,9 @@ export class RequestCorrelator {
     const find = (): Found | undefined =>
       taskId === undefined ? this.#find(question, about, listeners) : this.#ofTask(taskId, about)
     const found = find()
-    const isEarly = taskId !== undefined || (question.method === 'roots/list' && this.#calls.size === 0)
+    // A request of the gateway itself, such as one of another gateway that is about to make a call, has no client.
+    const hasClient = this.#calls.values().some(({ working }) => isOfClient(working))
+    const isEarly = taskId !== undefined || (question.method === 'roots/list' && !hasClient)
     return found ?? (isEarly ? this.#postponedUntil(find) : undefined)
   }
 
