@@ -113,7 +113,7 @@ async function verdict(field: ChaosField, work: ChaosWork): Promise<readonly str
   await field.settled()
   // What is made again below may be done then.
   const operations = await faultsOfAll(work, field)
-  const repeated = await repeat(work)
+  const repeated = await repeat(work, field)
   await field.settled()
   const effects = effectsOf(field.log)
   return [
@@ -142,16 +142,18 @@ function twice({ log }: ChaosField): readonly string[] {
 }
 
 /** Makes keyed calls and reads tasks once more: what is wrong with what they are now, given what they were. */
-async function repeat(work: ChaosWork): Promise<readonly string[]> {
+async function repeat(work: ChaosWork, { log }: ChaosField): Promise<readonly string[]> {
   const random = seeded(SEED)
   const calls = work.keyed.filter(({ answer }) => !answer || random.chance(0.2))
   const again = await inTurn(calls, ({ call }) => untilAnswered(call, work.at('quick'), random, ENDING_MS))
+  const additions = additionsOf(log)
   const faults = again.flatMap(({ call, answer, wrong }, index) => {
     if (wrong !== undefined) return [`${call.key} made again: ${wrong}`]
     const first = calls[index]?.answer
-    // A read settles what was in doubt; without one it stays in doubt.
-    if (!first)
-      return (call.tool === 'add_effect') === (answer !== undefined) ? [] : [`${call.key} is in doubt`]
+    // A read settles what was in doubt. Without one it stays in doubt, unless its gateway was only thought to have ended: then that
+    // tells its response, or that it was not sent, so that it is made now.
+    if (!first && !answer) return call.tool === 'add_effect' ? [`${call.key} is in doubt`] : []
+    if (!first) return additions.get(call.key) === 1 ? [] : [`${call.key} is not done, and has an answer`]
     const isSame = answer?.wasReplay && isSameAnswer(first, answer)
     return isSame ? [] : [`${call.key}: ${JSON.stringify([first, answer])}`]
   })
