@@ -134,7 +134,7 @@ export function encodeError(id: Id, error: GatewayError, requestId?: string): st
   return encodeErrorObject(id, errorObject(error, requestId))
 }
 
-/** The params of a message without any, which it has none of when it is sent again. */
+/** The params of a message that has none: where it is sent again, it has none either. */
 export const noParams = Payload.text('{}')
 
 /**

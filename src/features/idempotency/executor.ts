@@ -276,7 +276,7 @@ export class IdempotentExecutor {
     const { startedAt } = stored.record
     const { rules, quota } = policy
     if (!shared.isWanted) {
-      // The server goes on with a task that nobody follows.
+      // The server continues a task that is not followed any more.
       const next = keyed.call.requestState[SERVER_TASK_KEY] === undefined ? 'released' : 'unknown'
       const write = await this.#ledger.write(keyed, stored, changeTo(next, {}), quota)
       return { completion: { kind: 'abandoned' }, ...write }
