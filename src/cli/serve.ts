@@ -6,7 +6,6 @@ import { dirname, join } from 'node:path'
 import { Writable } from 'node:stream'
 import { LOCK_FILE, lockStamp, modeOf } from '../config/lock.ts'
 import { joinCommand } from '../core/text/command-line.ts'
-import { readText } from '../config/secrets.ts'
 import { areSeveral } from '../config/sections/workers.ts'
 import { watchFile } from '../config/watch.ts'
 import { isProtected } from '../core/auth-settings.ts'
@@ -136,7 +135,9 @@ function reloadOnChange(
   const watches = [watchLock(join(dirname(file), LOCK_FILE), { gateway, log, reload })]
   if (!lockOnly) watches.push(watchFile(file, { text, onChange, onUnusable }))
   if (!lockOnly && variables !== undefined)
-    watches.push(watchFile(variables, { text: textIn(variables), onChange: () => void reload(variables) }))
+    watches.push(
+      watchFile(variables.file, { text: variables.text, onChange: () => void reload(variables.file) }),
+    )
   return { close: () => watches.forEach((watch) => watch.close()) }
 }
 
@@ -162,15 +163,6 @@ function watchLock(lock: string, { gateway, log, reload }: LockWatch): { close()
       if (gateway.settings.accepted) log.warn('config.not_applied', { file: lock, reason })
     },
   })
-}
-
-/** The text of a file that may not exist. */
-function textIn(file: string): string {
-  try {
-    return readText(file)
-  } catch {
-    return ''
-  }
 }
 
 /** The unavailable servers and the reasons; empty if there are none. */

@@ -30,8 +30,8 @@ export interface Source {
   readonly settings: Settings
   readonly file?: string
   readonly text?: string
-  /** The file with variables for it, which may not exist. */
-  readonly variables?: string
+  /** The file with variables for it, which may not exist, and its text before it was read for the settings. */
+  readonly variables?: { readonly file: string; readonly text: string }
   /** Reads a changed version of the file. @throws ConfigError */
   read(text: string): Settings
 }
@@ -157,8 +157,18 @@ export function readSource(
     configFile(config, io)
     return read(changed)
   }
-  const variables = variablesFile(file, envFile === undefined ? undefined : pathOf(envFile, io))
+  const own = variablesFile(file, envFile === undefined ? undefined : pathOf(envFile, io))
+  const variables = { file: own, text: textIn(own) }
   return { settings: read(text), file, text, variables, read: again }
+}
+
+/** The text of a file that may not exist. */
+export function textIn(file: string): string {
+  try {
+    return readText(file)
+  } catch {
+    return ''
+  }
 }
 
 /** The bearer token for the URL on the command line, which other users of the machine can read. @throws UsageError */

@@ -15,12 +15,11 @@ import { keepReports } from './keep-reports.ts'
 import { type Output, printOutput } from './output.ts'
 import { writeReport } from './private-file.ts'
 import { sandboxIn } from './prove.ts'
-import { readServers, type Source } from './source.ts'
+import { readServers, type Source, textIn } from './source.ts'
 import { planOf, planText, resultTable, runTest, type ServerTestSettings, testServers } from './test-run.ts'
 import { statSync } from 'node:fs'
 import { resolve } from 'node:path'
 import { ConfigError, problemLine } from '../config/problem.ts'
-import { readText } from '../config/secrets.ts'
 import { type FileWatcher, watchFile } from '../config/watch.ts'
 
 /** How long a request waits for its response by default, and how long a run takes at most, in milliseconds. */
@@ -227,7 +226,7 @@ class Change {
     this.text = promise
     const servers = settings.upstreams.filter(({ name }) => server === undefined || name === server)
     const others = [
-      ...(variables === undefined ? [] : [variables]),
+      ...(variables === undefined ? [] : [variables.file]),
       ...servers.flatMap((each) => filesOf(each, folder)),
     ]
     this.#watchers = [
@@ -263,14 +262,5 @@ function isSmallFile(path: string): boolean {
     return found.isFile() && found.size <= MAX_SIZE
   } catch {
     return false
-  }
-}
-
-/** The text of a file that may not exist. */
-function textIn(file: string): string {
-  try {
-    return readText(file)
-  } catch {
-    return ''
   }
 }
