@@ -1,6 +1,6 @@
 import { fileURLToPath } from 'node:url'
 import { Client, StreamableHTTPClientTransport } from '@modelcontextprotocol/client'
-import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { afterAll, beforeAll, describe, expect, onTestFinished, test } from 'vitest'
 import { until } from '../../support/condition.ts'
 import { type FakeServer, startFakeServer } from '../../support/fake-server.ts'
 import { type RunningGateway, startGateway } from '../../support/gateway.ts'
@@ -31,8 +31,6 @@ describe('the connection of a client without a session', () => {
     gateway = await startGateway({
       upstreams: {
         each: { command, features: { state: { connection: 'on' } } },
-        asked: { command },
-        shared: { command, isolation: 'shared' },
       },
     })
   })
@@ -128,45 +126,6 @@ describe('the connection of a client without a session', () => {
     expect(next.fields).toMatchObject({ state_changed: false })
   })
 
-  test('by default only clients that request a state get a connection, by the extension or by a flag', async () => {
-    alone('each gateway starts servers over stdio')
-    const plain = [await client('asked').call('count'), await client('asked').call('count')]
-    expect(plain[1]?.seen['pid']).toBe(plain[0]?.seen['pid'])
-    expect(plain[0]?.fields).not.toHaveProperty('session_state')
-    const declared = await client('asked', true).call('count')
-    expect(declared.seen['pid']).not.toBe(plain[0]?.seen['pid'])
-    const flag = { _meta: { 'dev.gatehouse/session_state': true } }
-    const flagged = await client('asked').call('count', {}, flag)
-    expect(flagged.seen).toMatchObject({ count: 1 })
-    expect(flagged.state).toBeDefined()
-  })
-
-  test.each(['legacy', { pin: '2026-07-28' }] as const)(
-    'a token leads clients of the official SDK to the same process (%o)',
-    async (mode) => {
-      alone('the session of an older client is at one gateway, which may not be the one with the connection')
-      const first = await client('asked', true).call('count')
-      const other = new Client({ name: 'other', version: '1.0.0' }, { versionNegotiation: { mode } })
-      await other.connect(new StreamableHTTPClientTransport(new URL(`${gateway.url}/asked`)))
-      try {
-        const meta = { 'dev.gatehouse/session_state': first.state }
-        const { content } = await other.callTool({ name: 'count', arguments: {}, _meta: meta })
-        const [block] = content as { text: string }[]
-        expect(JSON.parse(block?.text ?? '')).toMatchObject({ pid: first.seen['pid'], count: 2 })
-      } finally {
-        await other.close()
-      }
-    },
-  )
-
-  test('a server that all clients share stays shared', async () => {
-    alone('each gateway starts servers over stdio')
-    const one = client('shared', true)
-    const first = await one.call('count')
-    const other = await client('shared', true).call('count')
-    expect(other.seen).toMatchObject({ pid: first.seen['pid'], count: 2 })
-  })
-
   test('clients that declared the extension are notified of their session, others are not', async () => {
     const one = client('each', true)
     const first = await one.call('count')
@@ -182,22 +141,69 @@ describe('the connection of a client without a session', () => {
   })
 })
 
+describe('clients of a server over stdio', () => {
+  alone(
+    'each gateway starts it, and has the sessions of older clients, which may not be where a connection is',
+  )
+  let gateway: RunningGateway
+  beforeAll(async () => {
+    gateway = await startGateway({
+      upstreams: { asked: { command }, shared: { command, isolation: 'shared' } },
+    })
+  })
+  afterAll(() => gateway.close())
+  const client = (server: string, isDeclaring = false): StatelessClient =>
+    new StatelessClient({ url: `${gateway.url}/${server}`, isDeclaring })
+
+  test('by default only clients that request a state get a connection, by the extension or by a flag', async () => {
+    const plain = [await client('asked').call('count'), await client('asked').call('count')]
+    expect(plain[1]?.seen['pid']).toBe(plain[0]?.seen['pid'])
+    expect(plain[0]?.fields).not.toHaveProperty('session_state')
+    const declared = await client('asked', true).call('count')
+    expect(declared.seen['pid']).not.toBe(plain[0]?.seen['pid'])
+    const flag = { _meta: { 'dev.gatehouse/session_state': true } }
+    const flagged = await client('asked').call('count', {}, flag)
+    expect(flagged.seen).toMatchObject({ count: 1 })
+    expect(flagged.state).toBeDefined()
+  })
+
+  test.each(['legacy', { pin: '2026-07-28' }] as const)(
+    'a token leads clients of the official SDK to the same process (%o)',
+    async (mode) => {
+      const first = await client('asked', true).call('count')
+      const other = new Client({ name: 'other', version: '1.0.0' }, { versionNegotiation: { mode } })
+      await other.connect(new StreamableHTTPClientTransport(new URL(`${gateway.url}/asked`)))
+      try {
+        const meta = { 'dev.gatehouse/session_state': first.state }
+        const { content } = await other.callTool({ name: 'count', arguments: {}, _meta: meta })
+        const [block] = content as { text: string }[]
+        expect(JSON.parse(block?.text ?? '')).toMatchObject({ pid: first.seen['pid'], count: 2 })
+      } finally {
+        await other.close()
+      }
+    },
+  )
+
+  test('a server that all clients share stays shared', async () => {
+    const one = client('shared', true)
+    const first = await one.call('count')
+    const other = await client('shared', true).call('count')
+    expect(other.seen).toMatchObject({ pid: first.seen['pid'], count: 2 })
+  })
+})
+
 describe('the session of a client with a server over HTTP', () => {
   const revision = '2025-11-25'
+  const features = { state: { connection: 'on' } }
   let server: FakeServer
-  let stateless: FakeServer
   let gateway: RunningGateway
   beforeAll(async () => {
     server = await startFakeServer({ revision, transport: 'http' })
-    stateless = await startFakeServer({ revision, transport: 'http', sessions: false })
-    const features = { state: { connection: 'on' } }
-    gateway = await startGateway({
-      upstreams: { kept: { url: server.url, features }, none: { url: stateless.url, features } },
-    })
+    gateway = await startGateway({ upstreams: { kept: { url: server.url, features } } })
   })
   afterAll(async () => {
     await gateway.close()
-    await Promise.all([server.close(), stateless.close()])
+    await server.close()
   })
   const client = (name: string): StatelessClient => new StatelessClient({ url: `${gateway.url}/${name}` })
   const sessions = (): unknown[] =>
@@ -226,10 +232,15 @@ describe('the session of a client with a server over HTTP', () => {
 
   test('a server without sessions gets no connection for each client', async () => {
     alone('each gateway has connections of its own')
-    await client('none').call('echo', { text: 'a' })
+    const stateless = await startFakeServer({ revision, transport: 'http', sessions: false })
+    onTestFinished(() => stateless.close())
+    const one = await startGateway({ upstreams: { none: { url: stateless.url, features } } })
+    onTestFinished(() => one.close())
+    const newClient = (): StatelessClient => new StatelessClient({ url: `${one.url}/none` })
+    await newClient().call('echo', { text: 'a' })
     const before = stateless.received('initialize').length
     for (let number = 0; number < 5; number++) {
-      const { fields } = await client('none').call('echo', { text: 'a' })
+      const { fields } = await newClient().call('echo', { text: 'a' })
       expect(fields).not.toHaveProperty('session_state')
     }
     expect(stateless.received('initialize')).toHaveLength(before)
