@@ -1,6 +1,6 @@
 import { existsSync, readdirSync, readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
-import { describe, expect, it } from 'vitest'
+import { describe, expect, it, onTestFinished } from 'vitest'
 import { runCommand, startGateway } from '../../support/gateway.ts'
 import { folder, shellServer } from '../../support/journey.ts'
 
@@ -64,6 +64,7 @@ describe.skipIf(!existsSync('/proc/self/fdinfo'))('a server over stdio (needs /p
   it('inherits three pipes and the documented variables from a gateway', async () => {
     const { config, reports } = noted()
     const gateway = await startGateway(config, { env: { ...env, OWN: SECRET, INNER: 'x' } })
+    onTestFinished(() => gateway.close())
     expect(gateway.url).toBeDefined()
     check(reports())
   })

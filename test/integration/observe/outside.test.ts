@@ -33,6 +33,7 @@ describe('/metrics', () => {
   })
 
   it('reports a server as up or down once it was tried', async () => {
+    alone('the other workers start once the first one has tried its servers')
     const gateway = await gatewayTo(
       { slow: shellServer('sleep 60'), bad: { command: ['/nowhere/at-all'] } },
       { warm: false },
@@ -52,6 +53,7 @@ describe('/metrics', () => {
 
 describe('/health and /ready', () => {
   it('C209 C210 C211 report the state of each part, and nothing else', async () => {
+    alone('each gateway answers for itself')
     const gateway = await gatewayTo({ one: stdioServer(), bad: { command: ['/nowhere/at-all'] } })
     const health = await fetch(`${gateway.origin}/health`)
     expect([health.status, await health.json()]).toEqual([

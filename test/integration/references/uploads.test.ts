@@ -11,7 +11,7 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { knownCallers } from '../../support/auth/callers.ts'
 import { type FakeServer, startFakeServer } from '../../support/fake-server.ts'
 import { type LocalGateway, localGateway } from '../../support/local-gateway.ts'
-import { sizeOfEach } from '../../support/scattered.ts'
+import { isScattered, sizeOfEach } from '../../support/scattered.ts'
 import type { Json } from '../../support/server/json.ts'
 import { StatelessClient } from '../../support/stateless-client.ts'
 
@@ -235,7 +235,8 @@ describe('POST /uploads', () => {
     expect((await get(json['ref_id'])).text).toHaveLength(100)
     unsubscribe('http.server.request.start', seen)
     const timeouts = sockets.map(({ timeout = 0 }) => timeout)
-    expect(timeouts.filter((each) => each > 60_000)).toHaveLength(2)
+    // The front of several gateways, which is in this process too, leaves a connection as long.
+    expect(timeouts.filter((each) => each > 60_000)).toHaveLength(isScattered() ? 4 : 2)
   })
 
   it('refuses an empty body, a form without a file or with two, and a form that is cut', async () => {
