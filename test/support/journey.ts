@@ -88,22 +88,22 @@ export function journalIn(home: string): {
   calls(tool: string): number
   /** How many messages of a method came. */
   received(method: string): number
+  /** The capabilities of clients that were declared to it, in the order of the handshakes. */
+  declared(): readonly Json[]
 } {
   const file = join(home, `${randomUUID()}.jsonl`)
   const lines = (): string[] =>
     existsSync(file) ? readFileSync(file, 'utf8').split('\n').filter(Boolean) : []
+  const paramsOf = (method: string): Json[] =>
+    lines().flatMap((line) => {
+      const { message } = JSON.parse(line) as { message?: Json }
+      return message?.['method'] === method ? [objectAt(message, 'params')] : []
+    })
   return {
     file,
-    received: (method) =>
-      lines().filter((line) => {
-        const { message } = JSON.parse(line) as { message?: Json }
-        return message?.['method'] === method
-      }).length,
-    calls: (tool) =>
-      lines().filter((line) => {
-        const { message } = JSON.parse(line) as { message?: Json }
-        return message?.['method'] === 'tools/call' && objectAt(message, 'params')['name'] === tool
-      }).length,
+    received: (method) => paramsOf(method).length,
+    declared: () => paramsOf('initialize').map((params) => objectAt(params, 'capabilities')),
+    calls: (tool) => paramsOf('tools/call').filter(({ name }) => name === tool).length,
   }
 }
 

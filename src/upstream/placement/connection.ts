@@ -129,7 +129,8 @@ export class PlacedConnection implements UpstreamConnection {
   }
 
   /** Has a call answered. @throws what it fails with there; OUTCOME_UNKNOWN if the other process was lost */
-  #answer({ call, signal, notify }: Pick<UpstreamCall, 'call' | 'signal' | 'notify'>): Promise<Outcome> {
+  #answer(working: Pick<UpstreamCall, 'call' | 'signal' | 'notify'>): Promise<Outcome> {
+    const { call, signal } = working
     if (signal.aborted) return Promise.reject(cancelled(signal))
     if (this.#there.ended.aborted) return Promise.reject(moved())
     this.#active++
@@ -140,7 +141,7 @@ export class PlacedConnection implements UpstreamConnection {
         line: (text: string): void => {
           const line = readLine(text)
           if (line?.kind === 'facts') this.#learn(line.facts)
-          else if (line?.kind === 'note') notify(line.note)
+          else if (line?.kind === 'note') working.notify(line.note)
           else if (line?.kind === 'opened') connectionSlot.of(call)?.onOpen(line)
           else if (line?.kind === 'outcome') resolve(line.outcome)
           else if (line?.kind === 'error') reject(line.error)

@@ -10,12 +10,10 @@ import { folder, journalIn } from '../../support/journey.ts'
 import { type LocalGateway, localGateway } from '../../support/local-gateway.ts'
 import { type PlacedServer, placedServer } from '../../support/placed-server.ts'
 import { hasRedis, startRedis } from '../../support/redis-server.ts'
-import { alone } from '../../support/scattered.ts'
+import { sizeOfEach } from '../../support/scattered.ts'
 import { scatteringFront } from '../../support/scattering-front.ts'
-import type { Json } from '../../support/server/json.ts'
+import { type Json, objectAt } from '../../support/server/json.ts'
 import { StatelessClient } from '../../support/stateless-client.ts'
-
-alone('the gateways are those of a fleet, of which each test chooses one')
 
 const stores = hasRedis() ? (['folder', 'redis'] as const) : (['folder'] as const)
 
@@ -63,8 +61,8 @@ function clientOf({ url }: LocalGateway, path = ''): StatelessClient {
   return new StatelessClient({ url: `${url}${path}` })
 }
 
-function eventsOf({ lines }: LocalGateway): readonly unknown[] {
-  return lines.map(({ event }) => event).filter((event) => String(event).startsWith('placement.'))
+function eventsOf({ lines }: LocalGateway): readonly string[] {
+  return lines.map(({ event }) => String(event)).filter((event) => event.startsWith('placement.'))
 }
 
 describe.each(stores)('a server that runs in one of two gateways with a store in %s', (kind) => {
@@ -94,7 +92,21 @@ describe.each(stores)('a server that runs in one of two gateways with a store in
     expect(there?.fields['tools']).toEqual(here?.fields['tools'])
     expect(there?.meta).toEqual(here?.meta)
     expect(server.starts()).toHaveLength(1)
-    expect(gateways.map(eventsOf)).toEqual([['placement.here'], ['placement.there']])
+    // Each may be several.
+    const others = Array.from({ length: sizeOfEach() }, () => 'placement.there')
+    expect(gateways.map((gateway) => eventsOf(gateway).toSorted())).toEqual([
+      ['placement.here', ...others.slice(1)],
+      others,
+    ])
+  })
+
+  test('notifies a client that can be asked of a call at any gateway', async () => {
+    for (const gateway of opened.gateways) {
+      const slow = { name: 'slow', arguments: {}, _meta: { progressToken: 'p' } }
+      const { texts, notes } = await clientOf(gateway).send('tools/call', slow, { elicitation: {} })
+      expect(texts).toEqual(['took 3 steps'])
+      expect(notes.map((note) => objectAt(note, 'params')['progress'])).toEqual([1, 2, 3])
+    }
   })
 
   test('asks and notifies a client of the SDK whose requests reach each gateway in turn', async () => {
@@ -166,7 +178,7 @@ describe.each(stores)('a server that runs in one of two gateways with a store in
 })
 
 test('a call that waits for input is continued at any of the gateways, once', async () => {
-  const { gateways, server, close } = await pair()
+  const { gateways, server, journal, close } = await pair()
   const asked = { name: 'ask_form', arguments: {} }
   const capabilities = { elicitation: {} }
   const inputResponses = { q1: { action: 'accept', content: { name: 'Ada' } } }
@@ -179,11 +191,23 @@ test('a call that waits for input is continued at any of the gateways, once', as
   expect(again.error?.data['code']).toBe('STATE_INVALID')
   // Neither is it begun again where it does not wait any more.
   const second = await clientOf(gateways[1]).send('tools/call', asked, capabilities)
+  const ended = server.starts()
+  const handshakes = journal.declared().length
   await close(0)
   const late = { ...asked, inputResponses, requestState: second.fields['requestState'] }
   const lost = await clientOf(gateways[1]).send('tools/call', late, capabilities)
   expect(lost.error?.data['code']).toBe('STATE_EXPIRED')
-  await expect.poll(() => server.running()).toHaveLength(1)
+  expect(journal.calls('ask_form')).toBe(2)
+  // One process for each set of capabilities: those of the client, or none where it was started before the call.
+  const sets = new Set(
+    journal
+      .declared()
+      .slice(handshakes)
+      .map((set) => JSON.stringify(set)),
+  )
+  await expect.poll(() => server.running().length).toBeLessThanOrEqual(sets.size)
+  expect(server.running()).not.toHaveLength(0)
+  expect(server.running().filter((pid) => ended.includes(pid))).toEqual([])
 })
 
 test('it moves when its gateway ends, and calls that come meanwhile wait for it', async () => {
