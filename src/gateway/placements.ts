@@ -197,8 +197,10 @@ class ServerPlacement implements Placement {
 
   /** Answers a request of another process. Resolves with false if the server is not here. */
   async answer({ kind, text }: Asked, outgoing: ServerResponse, { principal }: Decision): Promise<boolean> {
+    // The other process may know from the store that this one has the server, before this one knows it.
+    if (!this.current) await this.#finding?.catch(() => undefined)
     const runner = this.#runners.at(-1)
-    if (!runner || this.current?.kind !== 'here') return false
+    if (!runner || this.current?.kind !== 'here' || outgoing.destroyed) return false
     const controller = new AbortController()
     const stop = (): void =>
       controller.abort(new GatewayError('CANCELLED', 'The other process does not wait for it any more.'))
@@ -274,10 +276,10 @@ class ServerPlacement implements Placement {
     const { store, fleet } = this.#options
     const leases = new Leases(store(), fleet)
     const mayClaim = !this.#isLeaving && this.#runners.length > 0
-    const { lease, holder } = mayClaim
-      ? await leases.claim(this.#leaseName, LEASE_TTL_MS)
-      : { lease: undefined, holder: await leases.holder(this.#leaseName) }
-    if (lease) return this.#hold(lease, limit)
+    const claimed = mayClaim ? await leases.claim(this.#leaseName, LEASE_TTL_MS) : undefined
+    if (claimed?.lease) return this.#hold(claimed.lease, limit)
+    // If another claim was faster, whose it is has to be read.
+    const holder = claimed?.holder ?? (await leases.holder(this.#leaseName))
     // It may be this process, which has just let go.
     const member = holder === undefined || holder === fleet.id ? undefined : await fleet.find(holder)
     if (member?.address === undefined) throw unreachable()

@@ -153,6 +153,27 @@ describe('a server that runs in one process', () => {
     expect(other.placement.current).toMatchObject({ kind: 'there', process: one.id })
   })
 
+  it('is found by processes that look for it at the same time', async () => {
+    const all = [await startProcess('one'), await startProcess('two'), await startProcess('three')]
+    const places = await Promise.all(all.map(({ placement }) => placement.find()))
+    expect(places.map(({ kind }) => kind).toSorted()).toEqual(['here', 'there', 'there'])
+  })
+
+  it('is found by a process that reads the claim before the one that made it knows', async () => {
+    const [one, other] = [await startProcess('one'), await startProcess('other')]
+    const isRead = Promise.withResolvers<void>()
+    const real = store.setIfAbsent.bind(store)
+    vi.spyOn(store, 'setIfAbsent').mockImplementationOnce(async (...given) => {
+      const written = await real(...given)
+      await isRead.promise
+      return written
+    })
+    const finding = [one, other].map(({ placement }) => placement.find())
+    await pass(100)
+    isRead.resolve()
+    expect((await Promise.all(finding)).map(({ kind }) => kind)).toEqual(['here', 'there'])
+  })
+
   it('is not asked for in the store by calls', async () => {
     const [one, other] = [await startProcess('one'), await startProcess('other')]
     await one.placement.find()
