@@ -3,8 +3,8 @@
  * process without a supervisor.
  */
 import { availableParallelism } from 'node:os'
-import { loadWorkers } from '../config/load-sections.ts'
-import type { Settings } from '../core/settings.ts'
+import { loadSupervision } from '../config/load-sections.ts'
+import type { Log } from '../core/log.ts'
 import { openLog } from '../observability/log.ts'
 import type { Given } from './command.ts'
 import type { commands } from './commands.ts'
@@ -18,26 +18,30 @@ type ServeOptions = Given<typeof commands.serve>
 /** Serves as one process, as one of several workers, or as the supervisor of these. */
 export async function serve(given: ServeOptions, io: Io): Promise<Output> {
   if (io.env[PLACE_VARIABLE] !== undefined) return serveAsWorker(given, io)
-  const workers = given.workers ?? configured(given, io)
+  const configured = configuredIn(given, io)
+  const workers = given.workers ?? configured.workers
   const count = workers === 'auto' ? availableParallelism() : workers
-  if (count > 1) return supervise(count, given, io)
+  if (count > 1) return supervise(count, openLog(given.logLevel ?? configured.logLevel, io), io)
   return (await import('./serve.ts')).serve(given, io)
 }
 
-/** How many processes the file says; one if it cannot be read, which then says why. */
-function configured({ config, envFile, servers, command }: ServeOptions, io: Io): Settings['workers'] {
-  if (servers.length > 0 || command !== undefined) return 1
+/** What the file says of the processes: there is one if it cannot be read, which then says why. */
+function configuredIn(
+  { config, envFile, servers, command }: ServeOptions,
+  io: Io,
+): ReturnType<typeof loadSupervision> {
+  if (servers.length > 0 || command !== undefined) return { workers: 1 }
   try {
     const { file, text } = configFile(config, io)
-    return loadWorkers(text, { file, env: variablesOf(file, envFile, io) })
+    return loadSupervision(text, { file, env: variablesOf(file, envFile, io) })
   } catch {
-    return 1
+    return { workers: 1 }
   }
 }
 
-async function supervise(count: number, { logLevel }: ServeOptions, io: Io): Promise<number> {
+async function supervise(count: number, log: Log, io: Io): Promise<number> {
   const { Supervisor, forkWorker } = await import('./supervisor.ts')
-  const supervisor = new Supervisor({ count, fork: forkWorker, log: openLog(logLevel, io) })
+  const supervisor = new Supervisor({ count, fork: forkWorker, log })
   void io.untilStopped(io.stderr.isTTY).then(() => supervisor.stop())
   return supervisor.run()
 }

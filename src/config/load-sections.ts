@@ -62,7 +62,7 @@ export function loadStored(text: string, { file: given, env }: TextSource): Stor
     file: given,
     env,
     directory,
-    select: (value) => ({ ...value, ...(isObject(value.observe) && { observe: auditOf(value.observe) }) }),
+    select: (value) => withPartOfObserve(value, 'audit'),
     check: ({ store }) => checkStore(store, directory).problems,
   })
   // The values are validated by the schemas, which have these types and defaults.
@@ -91,17 +91,27 @@ export function loadAddress(text: string, { file, env }: TextSource): Pick<Liste
   return { host: listen.host, port: listen.port }
 }
 
-/** Loads how many processes serve. @throws ConfigError with all problems of that */
-export function loadWorkers(text: string, { file, env }: TextSource): Settings['workers'] {
-  const sections = { version: versionSchema, workers: workersSchema }
-  const { values } = readSections(text, sections, { file, env, directory: dirname(resolve(file)) })
-  const { workers } = values as Pick<Settings, 'workers'>
-  return workers
+/** What is needed of a configuration before a gateway is loaded: how many processes serve, and what their supervisor logs. */
+type Supervision = Pick<Settings, 'workers'> & Pick<ObserveSettings, 'logLevel'>
+
+/** Loads how many processes serve, and the least level of the log. @throws ConfigError with all problems of these */
+export function loadSupervision(text: string, { file, env }: TextSource): Supervision {
+  const sections = { version: versionSchema, workers: workersSchema, observe: observeSchema }
+  const { values } = readSections(text, sections, {
+    file,
+    env,
+    directory: dirname(resolve(file)),
+    select: (value) => withPartOfObserve(value, 'log'),
+  })
+  const { workers, observe } = values as Pick<Settings, 'workers'> & Pick<StoredValues, 'observe'>
+  return { workers, ...(observe.log.level !== undefined && { logLevel: observe.log.level }) }
 }
 
-/** The part of `observe` that configures the audit log. */
-function auditOf({ audit }: Fields): Fields {
-  return audit === undefined ? {} : { audit }
+/** Sections with one part of `observe` alone. */
+function withPartOfObserve(sections: Fields, part: 'audit' | 'log'): Fields {
+  if (!isObject(sections.observe)) return sections
+  const { [part]: found } = sections.observe
+  return { ...sections, observe: found === undefined ? {} : { [part]: found } }
 }
 
 interface SectionsSource extends TextSource {
