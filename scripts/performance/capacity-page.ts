@@ -97,6 +97,9 @@ function callSection({ calls }: Capacity): string[] {
     'Less than one round trip is what a gateway writes for several calls together, without a call that waits for it: the log of calls, and',
     'the history for `gatehouse undo`.',
     '',
+    'With `limits.concurrency` and several gateways, a call needs one round trip more if its gateway has no permit of the caller that is not in',
+    'use, and one that no call waits for when the permit is returned. A gateway that is alone asks once a second for others.',
+    '',
   ]
 }
 
