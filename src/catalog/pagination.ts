@@ -77,9 +77,8 @@ export function withPages(next: Handler, size: number): Handler {
 
 /** Which entries a list has, in which order. */
 function digestOf(result: Payload, list: string): string {
-  const names = (result.at(list)?.items ?? []).map(({ fields: { uri, uriTemplate, name } }) => [
-    uri ?? uriTemplate ?? name,
-  ])
+  const entries = result.at(list)?.items ?? []
+  const names = entries.map(({ fields: { uri, uriTemplate, name } }) => uri ?? uriTemplate ?? name)
   return createHash('sha256').update(JSON.stringify(names)).digest('base64url').slice(0, 22)
 }
 
