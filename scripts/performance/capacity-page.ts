@@ -307,7 +307,7 @@ function settingSection(costs: Capacity): string[] {
     [
       most('storedSessions', LOAD),
       'Sessions of older clients in one store',
-      'No setting: beyond 10,000, and 2,500 of one authenticated caller, those that were not used for longest leave the store. They continue only in the gateway that has them in memory, so a balancer that is not sticky gets 404 for them, and their clients begin anew. Clients of 2026-07-28 have no sessions. Otherwise one `store` for each group of clients.',
+      'No setting: beyond 10,000, and 2,500 of one authenticated caller, those that were not used for longest leave the store. They continue, from any gateway, until the gateway in which they began ends, or has not seen them for 30 minutes; then their clients get 404, and begin anew. Clients of 2026-07-28 have no sessions. Otherwise one `store` for each group of clients.',
     ],
     [
       most('redisConnections', LOAD),

@@ -18,6 +18,7 @@ import type { OtherProcesses } from '../downstream/http/endpoint.ts'
 import { createEnvelopes } from '../downstream/http/hop/envelope.ts'
 import { Forwarder, UNIX } from '../downstream/http/hop/forwarder.ts'
 import { listenPrivately, type Place, refuseMoved } from '../downstream/http/hop/listener.ts'
+import { createPlaces } from '../downstream/http/hop/place.ts'
 import type { Forwarding } from '../downstream/http/hop/request.ts'
 import type { Network } from '../downstream/http/network.ts'
 import { isLoopback } from '../downstream/http/origin.ts'
@@ -88,10 +89,10 @@ async function joinReachable(options: Options): Promise<JoinedFleet | undefined>
     onForwarded: options.onForwarded,
     log,
   })
+  const address = addressOf(place, listener.port, options)
   const since = world.now()
   let state: MemberDetails['state'] = 'serving'
   const describe = (): Promise<void> => {
-    const address = addressOf(place, listener.port, options)
     return fleet.describe({
       version: self.version,
       host: hostname(),
@@ -104,7 +105,7 @@ async function joinReachable(options: Options): Promise<JoinedFleet | undefined>
   // If the store is away, this is repeated once it is back.
   await describe().catch((error: unknown) => log.warn('fleet.unreachable', { error: excerpt(String(error)) }))
   return {
-    others: { fleet: sessionFleet(options), forwarder, seal },
+    others: { fleet: sessionFleet(options, address), forwarder },
     serveBy: (by) => {
       serve = (...request) => by.serveForwarded(...request)
     },
@@ -120,7 +121,7 @@ async function joinReachable(options: Options): Promise<JoinedFleet | undefined>
   }
 }
 
-function sessionFleet({ fleet, onMoved }: Options): OtherProcesses['fleet'] {
+function sessionFleet({ fleet, seal, onMoved }: Options, address: string): OtherProcesses['fleet'] {
   return {
     id: fleet.id,
     get term() {
@@ -128,6 +129,7 @@ function sessionFleet({ fleet, onMoved }: Options): OtherProcesses['fleet'] {
     },
     renew: () => fleet.renew(),
     find: (id) => fleet.find(id),
+    places: createPlaces({ id: fleet.id, address }, seal),
     onMoved,
   }
 }

@@ -5,6 +5,8 @@
  * Invariants: where callers are not distinguished, the id of a session is its credential, so the store has only a hash of
  * it. A session that was removed is not written again. Where processes reach each other, the record names the one that has
  * the session in memory: only that one writes it, and another one takes it over by a compare-and-swap, with the next generation.
+ * Of one that was taken over, the record says for a while that it has ended: an earlier owner, which was only stopped, would
+ * think that the store had lost the record.
  */
 import { hash } from 'node:crypto'
 import { Holdings } from '../core/holdings.ts'
@@ -61,10 +63,14 @@ export interface StoredSession extends SessionState, Partial<Tenure> {
   readonly upstream?: string
   /** When it was last known to be in use, in milliseconds since 1970; at most an hour before its last use. */
   readonly usedAt: number
+  /** Its client has ended it. */
+  readonly isEnded?: true
 }
 
 /** How long an unused session can be continued, in milliseconds. */
 const RETENTION_MS = 24 * 3_600_000
+/** How long it is remembered that a session has ended that had several owners, in milliseconds. */
+const ENDED_MS = 3_600_000
 /** How often the expiry of a session in use is put off, in milliseconds. */
 export const EXTENSION_INTERVAL_MS = 3_600_000
 
@@ -151,7 +157,7 @@ export class ClientSessions {
     type Claimed = (StoredSession & Tenure) | 'moved' | undefined
     const decide = (before: StoredSession | undefined): readonly [RecordDecision<StoredSession>, Claimed] => {
       if (!before) return ['keep', undefined]
-      if (!isOf(before, found)) return ['keep', 'moved']
+      if (before.isEnded || !isOf(before, found)) return ['keep', 'moved']
       const next = { ...before, owner, generation: (before.generation ?? 0) + 1, usedAt: world.now() }
       return [next, next]
     }
@@ -165,7 +171,12 @@ export class ClientSessions {
 
   /** Never rejects. */
   remove(session: KeptSession): Promise<unknown> {
-    return this.#try(() => this.#stored.remove(idOf(session)))
+    const decide = (before: StoredSession | undefined): RecordDecision<StoredSession> => {
+      if (!before?.generation || before.generation === 1) return 'remove'
+      const { owner: _owner, ...ended } = before
+      return { ...ended, isEnded: true }
+    }
+    return this.#try(() => this.#stored.update(idOf(session), decide))
   }
 
   /** The state of a session of a caller at an endpoint, if it is kept. @throws what the store throws */
@@ -177,7 +188,8 @@ export class ClientSessions {
       return record
     }
     const found = await new Collection(store(), { ...sessionKind, decode }).get(idOf(session))
-    return found?.transport === transport && found.upstream === upstream ? found : undefined
+    const isOfEndpoint = found?.transport === transport && found.upstream === upstream
+    return isOfEndpoint && !found.isEnded ? found : undefined
   }
 
   get #stored(): Collection<StoredSession> {
@@ -250,16 +262,17 @@ const sessionKind: RecordKind<StoredSession> = {
   decode: (text) => {
     const record = json.decode(text)
     if (!record || findRevision(record.revision)?.era !== 'legacy') return undefined
-    const { info, level, uris, owner, generation } = record
+    const { info, level, uris, owner, generation, isEnded } = record
     const isReadable =
       (info === undefined || isObject(info)) &&
       (level === undefined || typeof level === 'string') &&
       (owner === undefined || typeof owner === 'string') &&
       (generation === undefined || Number.isSafeInteger(generation)) &&
+      (isEnded === undefined || isEnded === true) &&
       uris.every((uri) => typeof uri === 'string')
     return isReadable ? record : undefined
   },
-  ttlOf: () => RETENTION_MS,
+  ttlOf: ({ isEnded }) => (isEnded ? ENDED_MS : RETENTION_MS),
 }
 
 /** The store can be read by operators, who need not learn the ids of sessions. */

@@ -33,7 +33,6 @@ import { modernStatus } from '../../protocol/modern.ts'
 import { latestModern } from '../../core/revisions.ts'
 import { world } from '../../core/world.ts'
 import { headerTrace } from '../../protocol/trace-context.ts'
-import type { Seal } from '../../core/seal.ts'
 import type { HeldMemory } from '../../core/holdings.ts'
 import { ClientSessions, type SessionOwner } from '../../records/client-sessions.ts'
 import type { Store } from '../../store/store.ts'
@@ -83,8 +82,6 @@ interface Options {
 export interface OtherProcesses {
   readonly fleet: SessionFleet
   readonly forwarder: Forwarder
-  /** Seals with the key that they share. */
-  readonly seal: Seal
 }
 
 /** A request before authentication. */

@@ -1,10 +1,11 @@
 /**
  * The sessions of Streamable HTTP clients: limited in number, ended in memory when idle, continued from the store.
  *
- * Where processes reach each other (`SessionFleet`), one of them has a session in memory: its owner, as the record says. The
- * others forward what comes for it, and take it over once its owner is gone. Invariant: a process that can use the store uses a
- * session only while it is sure to be its owner, so it claims its sessions again in each term (`durable/members.ts`), and ends
- * those that it lost. A session is no lock: what must happen once is decided in the store.
+ * Where processes reach each other (`SessionFleet`), one of them has a session in memory: its owner, as the record says, or
+ * as the id says until the store has the record. The others forward what comes for it, and take it over once its owner is gone.
+ * Invariant: a process that can use the store uses a session only while it is sure to be its owner, so it claims its sessions
+ * again in each term (`durable/members.ts`), and ends those that it lost. A session is no lock: what must happen once is decided
+ * in the store.
  */
 import { LRUCache } from 'lru-cache'
 import type { Handler } from '../../core/call.ts'
@@ -26,6 +27,7 @@ import {
   type Tenure,
 } from '../../records/client-sessions.ts'
 import { ClientSession } from '../session/session.ts'
+import type { SessionPlaces } from './hop/place.ts'
 import { Replay } from './reply.ts'
 
 /** A session of an HTTP client, with its resumable streams. */
@@ -45,10 +47,14 @@ export interface HttpSession {
 /** A session that another process has. */
 export interface Elsewhere {
   readonly owner: SessionOwner
+  /** The store has no record of it: it has ended, or only this process has it. */
+  readonly isUnrecorded?: true
 }
 
 /** The processes that share the store, where they reach each other. */
 export interface SessionFleet extends SessionOwners {
+  /** The places that ids of sessions name. */
+  readonly places: SessionPlaces
   /** Called for each session that this process took over, and for each that it lost to another process. */
   onMoved?(how: 'adopted' | 'fenced'): void
 }
@@ -67,8 +73,8 @@ interface SessionServer {
   readonly log: Log
 }
 
-/** The form of session ids: no other one is looked up. */
-export const SESSION_ID = /^[\da-f]{8}(?:-[\da-f]{4}){3}-[\da-f]{12}$/
+/** The form of session ids, with the sealed place where there is one: no other one is looked up. */
+export const SESSION_ID = /^([\da-f]{8}(?:-[\da-f]{4}){3}-[\da-f]{12})(?:\.([\w-]{1,2000}))?$/
 
 /** How much memory a session takes, in bytes, without the events that it buffers. */
 const SESSION_BYTES = 6 * 1024
@@ -144,7 +150,7 @@ export class HttpSessions {
     const { kept, fleet } = this.#options
     const generation = continued?.generation ?? 1
     const session = new ClientSession({
-      id: continued?.id ?? world.randomUUID(),
+      id: continued?.id ?? this.#newId(upstream),
       upstream,
       principal,
       ...this.#options,
@@ -259,15 +265,11 @@ export class HttpSessions {
     for (;;) {
       const state = await kept?.find({ id, principal }, upstream)
       if (this.#isClosed) throw new GatewayError('SERVER_UNAVAILABLE', 'The gateway is shutting down.')
-      if (!state || !kept) throw notFound()
+      if (!state || !kept) return this.#unrecorded(id, principal)
       if (!fleet) return this.#continue({ id, principal, upstream }, state)
       const isOthers = state.owner !== undefined && state.owner !== fleet.id
       const owner = isOthers ? await fleet.find(state.owner) : undefined
-      if (owner) {
-        const place = { owner }
-        this.#elsewhere.set(keyOf(id, principal), place)
-        return place
-      }
+      if (owner) return this.#at(id, principal, { owner })
       // A process that is not sure to be alive for others takes nothing over.
       if (fleet.term === undefined) await fleet.renew()
       const claimed = await kept.claim({ id, principal }, state, fleet.id)
@@ -282,8 +284,29 @@ export class HttpSessions {
     }
   }
 
+  /** The process in which a session began that has no record. @throws SESSION_NOT_FOUND if that is this one, or unknown */
+  #unrecorded(id: string, principal: Principal): Elsewhere {
+    const { fleet } = this.#options
+    const [, name = '', sealed] = SESSION_ID.exec(id) ?? []
+    const owner = sealed === undefined ? undefined : fleet?.places.open(name, sealed)?.owner
+    if (!owner || owner.id === fleet?.id) throw notFound()
+    return this.#at(id, principal, { owner, isUnrecorded: true })
+  }
+
+  #at(id: string, principal: Principal, place: Elsewhere): Elsewhere {
+    this.#elsewhere.set(keyOf(id, principal), place)
+    return place
+  }
+
+  /** A new id, with the place of its session if other processes can read that. */
+  #newId(upstream: string | undefined): string {
+    const name = world.randomUUID()
+    const place = this.#options.fleet?.places.close(name, upstream)
+    return place === undefined ? name : `${name}.${place}`
+  }
+
   /**
-   * Where a session is that was not at its owner: waits while the record names that one, and it is alive.
+   * Where a session is that was not at its owner: waits while the record or the id names that one, and it is alive.
    * @throws SERVER_UNAVAILABLE if that takes too long; otherwise as `get`
    */
   async relocate(
@@ -296,6 +319,7 @@ export class HttpSessions {
       this.forget(id, principal)
       const place = await this.get(id, principal, upstream)
       if (!('owner' in place) || place.owner.id !== before.owner.id) return place
+      if (place.isUnrecorded && !(await this.#options.fleet?.find(place.owner.id))) throw notFound()
       if (world.monotonic() >= end) throw unowned()
       await pause(OWNER_POLL_INTERVAL_MS)
     }

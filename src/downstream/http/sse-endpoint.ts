@@ -2,11 +2,9 @@
 import type { IncomingMessage, ServerResponse } from 'node:http'
 import type { Handler } from '../../core/call.ts'
 import { asGatewayError, GatewayError } from '../../core/error.ts'
-import { isObject } from '../../core/json/json.ts'
 import { background, type Log } from '../../core/log.ts'
 import { hasReachedShare } from '../../core/principal.ts'
 import type { Refusal } from '../../core/audit-step.ts'
-import type { SealUse } from '../../core/seal.ts'
 import type { SessionMeter } from '../../core/exchange.ts'
 import { findRevision } from '../../core/revisions.ts'
 import { world } from '../../core/world.ts'
@@ -16,6 +14,7 @@ import { checkNesting, idOf, parseMessages } from '../../protocol/jsonrpc.ts'
 import { encodeEndpoint, encodeEvent } from '../../protocol/sse.ts'
 import { factsOf, type HttpContext, type TokenLifetime, tokenLifetime } from './edge.ts'
 import { decisionOf, type OtherProcesses, refuse, restarted } from './endpoint.ts'
+import type { SessionPlace } from './hop/place.ts'
 import { extend, savingWith, SESSION_ID } from './sessions.ts'
 import { HttpReply } from './reply.ts'
 
@@ -49,12 +48,6 @@ interface Continued {
   /** Undefined if it is not known which one it is. */
   readonly id?: string
   readonly state: SessionState
-}
-
-/** The process that has the stream of a session, and the server that it is for, if it is for one. */
-interface SessionPlace {
-  readonly process: string
-  readonly upstream: string | undefined
 }
 
 const MAX_SESSIONS = 1000
@@ -147,20 +140,14 @@ export class LegacySse {
 
   /** The session, and the process that has its stream, in the query of the URL for its messages. */
   #addressOf(id: string, upstream: string | undefined): string {
-    const { others } = this.#options
-    const place: SessionPlace = { process: others?.fleet.id ?? '', upstream }
-    const sealed = others?.seal.isShared() && others.seal.close(place, placeUse(id), 0)
-    return `session_id=${id}${sealed === undefined || sealed === false ? '' : `&at=${sealed}`}`
+    const sealed = this.#options.others?.fleet.places.close(id, upstream)
+    return `session_id=${id}${sealed === undefined ? '' : `&at=${sealed}`}`
   }
 
   /** Where the session is that a query names; undefined if that is not known. */
   #placeIn(query: URLSearchParams): SessionPlace | undefined {
     const [id, sealed] = [query.get('session_id') ?? '', query.get('at')]
-    const opened = sealed === null ? undefined : this.#options.others?.seal.open(sealed, placeUse(id))
-    const place: unknown = opened?.kind === 'valid' ? opened.value : undefined
-    if (!isObject(place) || typeof place.process !== 'string') return undefined
-    const { process, upstream } = place
-    return { process, upstream: typeof upstream === 'string' ? upstream : undefined }
+    return sealed === null ? undefined : this.#options.others?.fleet.places.open(id, sealed)
   }
 
   /** Handles a posted message, here or in the process that has its stream. Never rejects. */
@@ -180,8 +167,7 @@ export class LegacySse {
     const query = queryOf(incoming)
     const id = query.get('session_id') ?? ''
     if (!others || forwardedFrom || this.#open.has(id)) return false
-    const place = this.#placeIn(query)
-    const owner = place && (await others.fleet.find(place.process))
+    const owner = this.#placeIn(query)?.owner
     if (!owner || owner.id === others.fleet.id) return false
     const path = `/messages?session_id=${encodeURIComponent(id)}`
     const request = { incoming, outgoing, decision: decisionOf(exchange), body, path }
@@ -244,9 +230,4 @@ function sessionId(incoming: IncomingMessage): string | undefined {
 
 function queryOf({ url = '' }: IncomingMessage): URLSearchParams {
   return new URLSearchParams(url.split('?', 2)[1])
-}
-
-/** What names the process of a session is sealed: ids of processes are of no concern to clients. */
-function placeUse(id: string): SealUse {
-  return { purpose: 'sse-place', binding: id }
 }

@@ -6,27 +6,36 @@ import type { CreateRule } from './rule.ts'
 /** How long the heartbeat of a gateway is valid, and how long it may take to notice that it is not, in milliseconds. */
 const LEASE_MS = 10_000
 const MARGIN_MS = 6000
+/** How a process ends. */
+const ENDS = new Set(['crashed', 'stopped'])
 /** Where messages get lost, a client that has so many failures in a row had no bad luck. */
 const MIN_FAILURES = 4
 
 /**
- * A session is there until its client ends it: no gateway says that it is not because another one has it. One that began while
- * the store was away can be found by others once it is back.
+ * A session is there until its client ends it: no gateway says that it is not because another one has it, also not one that began
+ * while the store was away. Until the store has it, it ends with its process, or while that stands still.
  */
 export const sessionsStay: CreateRule = () => {
   const ended = new Set<string>()
   const recorded = new Set<string>()
-  let quietSince = 0
+  const opened = new Map<string, number>()
+  /** When a process ended last, and until when one stands still. */
+  let endedAt = -Infinity
+  let stoppedUntil = -Infinity
   return {
     name: 'sessions-stay',
     observe: (entry) => {
-      if (entry.kind === 'fault') quietSince = Math.max(quietSince, entry.until ?? entry.at)
+      if (entry.kind === 'fault' && ENDS.has(entry.what)) endedAt = entry.at
+      if (entry.kind === 'fault' && entry.what === 'stands still')
+        stoppedUntil = Math.max(stoppedUntil, entry.until ?? 0)
       if (entry.kind === 'owned') recorded.add(entry.record)
+      if (entry.kind === 'session' && entry.did === 'opened') opened.set(entry.session, entry.at)
       if (entry.kind === 'session' && entry.did === 'ended') ended.add(entry.session)
       if (entry.kind !== 'exchange' || ended.has(entry.session)) return undefined
       if (entry.status !== 404 && entry.code !== 'SESSION_NOT_FOUND') return undefined
-      const isUnrecorded = !recorded.has(recordOf(entry.session))
-      return isUnrecorded && entry.began < quietSince + LEASE_MS + MARGIN_MS
+      // Others cannot tell a process that stands still from one that has ended.
+      const isLost = entry.began < stoppedUntil + MARGIN_MS || (opened.get(entry.session) ?? 0) <= endedAt
+      return isLost && !recorded.has(recordOf(entry.session))
         ? undefined
         : `the session ${entry.session} is not found, and its client has not ended it`
     },

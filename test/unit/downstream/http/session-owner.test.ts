@@ -5,6 +5,9 @@ import { GatewayError } from '../../../../src/core/error.ts'
 import { HeldMemory } from '../../../../src/core/holdings.ts'
 import { Payload } from '../../../../src/core/payload.ts'
 import { anonymous } from '../../../../src/core/principal.ts'
+import { createSeal } from '../../../../src/core/seal.ts'
+import { world } from '../../../../src/core/world.ts'
+import { createPlaces } from '../../../../src/downstream/http/hop/place.ts'
 import { type Elsewhere, type HttpSession, HttpSessions } from '../../../../src/downstream/http/sessions.ts'
 import type { Member } from '../../../../src/durable/members.ts'
 import { ClientSessions, type SessionState } from '../../../../src/records/client-sessions.ts'
@@ -37,6 +40,7 @@ function processes(handle = noServer) {
   const store = new MemoryStore()
   const kept = new ClientSessions({ transport: 'http', store: () => store, log: silentLog })
   const all = new Map<string, Process>()
+  const seal = createSeal(world.now)
   const member = (owner: string): Member => ({
     ...{ id: owner, version: '1', host: 'here', pid: 1, since: 0 },
     ...{ state: 'serving', address: `unix:/${owner}` },
@@ -58,6 +62,7 @@ function processes(handle = noServer) {
           own.term ??= RENEWED
         },
         find: async (owner) => (all.get(owner)?.isAlive === true ? member(owner) : undefined),
+        places: createPlaces(member(name), seal),
         onMoved: (how) => void moved.push(how),
       },
       log: silentLog,
@@ -168,6 +173,22 @@ it('a copy with an open stream ends by itself once its process continues', async
   expect(one.sessions.size).toBe(0)
 })
 
+it('a session that ended after it was taken over is not used again by a process that was stopped', async () => {
+  const { kept, one, other } = processes()
+  await kept.add(session, undefined, state)
+  await one.get()
+  one.isAlive = false
+  const adopted = await other.get()
+  if (!isHere(adopted)) return expect.unreachable()
+  await other.sessions.remove(adopted)
+  await other.sessions.end(adopted)
+  one.isAlive = true
+  one.term = 2
+  await expect(one.get()).rejects.toMatchObject({ code: 'SESSION_NOT_FOUND' })
+  expect(one.moved).toEqual(['fenced'])
+  await expect(other.get()).rejects.toMatchObject({ code: 'SESSION_NOT_FOUND' })
+})
+
 it('what an earlier owner writes is refused, and a session without a record stays where it is', async () => {
   const { kept, one } = processes()
   await kept.add(session, undefined, state, { tenure: { owner: 'one', generation: 1 } })
@@ -194,23 +215,55 @@ async function opened({ sessions }: Process): Promise<HttpSession> {
   return created
 }
 
-it('a session that began while the store was away can be found by others once it is back', async () => {
+const answering: Handler = async () => ({
+  kind: 'result',
+  result: Payload.of({ capabilities: {}, serverInfo: { name: 's', version: '1' } }),
+})
+
+it('a session that began while the store was away is found by its id, and by its record once the store is back', async () => {
   vi.useFakeTimers()
-  const { store, one, other } = processes(async () => ({
-    kind: 'result',
-    result: Payload.of({ capabilities: {}, serverInfo: { name: 's', version: '1' } }),
-  }))
+  const { store, one, other } = processes(answering)
   const away = vi.spyOn(store, 'setIfAbsent').mockRejectedValue(new Error('away'))
   const found = await opened(one)
   expect(found.session.revision).toBeDefined()
   const find = async () => other.sessions.get(found.session.id, anonymous, undefined)
-  await expect(find()).rejects.toMatchObject({ code: 'SESSION_NOT_FOUND' })
+  expect(await find()).toEqual({ owner: { id: 'one', address: 'unix:/one' }, isUnrecorded: true })
   await vi.advanceTimersByTimeAsync(3000)
   expect(away.mock.calls.length).toBeGreaterThan(2)
   away.mockRestore()
   await vi.advanceTimersByTimeAsync(3000)
-  expect(await find()).toMatchObject({ owner: { id: 'one' } })
+  other.sessions.forget(found.session.id, anonymous)
+  expect(await find()).toEqual({ owner: expect.objectContaining({ id: 'one' }) })
   expect(await one.sessions.get(found.session.id, anonymous, undefined)).toBe(found)
+})
+
+it('a session without a record is not found once its process has ended, or has ended it', async () => {
+  vi.useFakeTimers()
+  const { store, one, other } = processes(answering)
+  vi.spyOn(store, 'setIfAbsent').mockRejectedValue(new Error('away'))
+  const found = await opened(one)
+  const begun = found.session
+  const before = await other.sessions.get(begun.id, anonymous, undefined)
+  if (isHere(before)) return expect.unreachable()
+  const relocate = () => other.sessions.relocate(begun.id, anonymous, { upstream: undefined, before })
+  const slow = relocate().catch((error: unknown) => error)
+  await vi.advanceTimersByTimeAsync(3000)
+  expect(await slow).toMatchObject({ code: 'SERVER_UNAVAILABLE' })
+  one.isAlive = false
+  await expect(relocate()).rejects.toMatchObject({ code: 'SESSION_NOT_FOUND' })
+  await one.sessions.end(found)
+  const reached = async () => one.sessions.get(begun.id, anonymous, undefined)
+  await expect(reached()).rejects.toMatchObject({ code: 'SESSION_NOT_FOUND' })
+})
+
+it('an id says nothing of a place that was not sealed for it', async () => {
+  const { one, other } = processes(answering)
+  const [{ session: mine }, { session: second }] = [await opened(one), await opened(one)]
+  const [name, place] = [mine.id.split('.')[0], second.id.split('.')[1]]
+  for (const forged of [`${name}.${place}`, `${name}.`, `${name}.AAAA`, name ?? ''])
+    await expect((async () => other.sessions.get(forged, anonymous, undefined))()).rejects.toMatchObject({
+      code: 'SESSION_NOT_FOUND',
+    })
 })
 
 it('a session that is kept again is not taken from the process that has it by now', async () => {
