@@ -74,8 +74,9 @@ export const plantedBugs: readonly PlantedBug[] = [
     replace: `const transaction = committed(world.now())(before);
             repository.change(key, committed(world.now())).catch(() => undefined);`,
     rule: 'transactions-end',
-    seed: 3,
+    seed: 9,
     steps: 3000,
+    faults: 'crashing',
   },
   {
     name: 'keys belong to all callers',
