@@ -59,6 +59,12 @@ async function metric({ origin }: { readonly origin: string }, name: string): Pr
   return lines.reduce((sum, line) => sum + Number(line.split(' ').at(-1)), 0)
 }
 
+/** The key of the record of a session. */
+function recordOf(headers: HeaderMap): string {
+  const id = headers['mcp-session-id'] ?? ''
+  return `client-session/${callerHash('anonymous')}:${hash('sha256', id).slice(0, 32)}`
+}
+
 const FORWARDS = 'gatehouse_fleet_forwards_total{outcome="answered"}'
 
 async function called(url: string, headers: HeaderMap, message = toolCall(1, 'echo', { text: 'hi' })) {
@@ -201,8 +207,7 @@ describe('a session in another process', () => {
     const { headers } = await openSession(at(0).url, '2025-06-18')
     await at(0).close()
     const kept = openStore({ kind: 'folder', path: store }, silentLog)
-    const id = headers['mcp-session-id'] ?? ''
-    const key = `client-session/${callerHash('anonymous')}:${hash('sha256', id).slice(0, 32)}`
+    const key = recordOf(headers)
     const { owner, generation, ...earlier } = JSON.parse((await kept.get(key)) ?? '{}') as Json
     expect([typeof owner, generation]).toEqual(['string', 1])
     await kept.put(key, JSON.stringify(earlier), 60_000)
@@ -211,6 +216,25 @@ describe('a session in another process', () => {
     const after = JSON.parse((await kept.get(key)) ?? '{}') as Json
     expect(after['generation']).toBe(1)
     await kept.close()
+  })
+
+  test('is found by its id where the store does not have it, until its process ends', async () => {
+    const { store, at } = await sharing(2)
+    const [one, second] = [
+      await openSession(at(0).url, '2025-06-18'),
+      await openSession(at(0).url, '2025-11-25'),
+    ]
+    const kept = openStore({ kind: 'folder', path: store }, silentLog)
+    onTestFinished(() => kept.close())
+    for (const { headers } of [one, second]) expect(await kept.delete(recordOf(headers))).toBe(true)
+    for (const { headers } of [one, second]) expect(await called(at(1).url, headers)).toMatchObject(answered)
+    const deleted = await open(at(1).url, { method: 'DELETE', headers: one.headers })
+    expect(await whole(deleted)).toMatchObject({ status: 204 })
+    for (const { url } of [at(0), at(1)])
+      expect(await called(url, one.headers)).toMatchObject({ status: 404 })
+    expect(await called(at(1).url, second.headers)).toMatchObject(answered)
+    await at(0).close()
+    expect(await called(at(1).url, second.headers)).toMatchObject({ status: 404 })
   })
 
   test('is taken over at once when its process is killed', async () => {
