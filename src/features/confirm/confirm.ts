@@ -542,7 +542,9 @@ async function requestApproval(
   const { id, upstream, tool, caller, kind } = result.approval
   // A waiting call is repeated many times; it is logged once.
   if (result.isNew) {
-    deps.log.info('confirm.requested', { approval: id, upstream, tool, principal: caller, kind })
+    const { url } = deps.pages.decisionChannels(result.approval)
+    const page = url === undefined ? {} : { url }
+    deps.log.info('confirm.requested', { approval: id, upstream, tool, principal: caller, kind, ...page })
     publishPending(result.approval, context)
   }
   return result

@@ -21,8 +21,11 @@ const HEARTBEAT_INTERVAL_MS = 5_000
 /** How many calls may wait. */
 const MAX_WAITING_CALLS = 1000
 
-/** How long a call waits: for a client that is not known, at most, and how much earlier than its client, in milliseconds. */
-const DEFAULT_WAIT_MS = 25_000
+/**
+ * How long a call waits: for a client that is not known, at most, and how much earlier than its client, in milliseconds. Clients
+ * of the Java SDK have a timeout of 20 s, and a client that times out never learns where its call can be approved.
+ */
+const DEFAULT_WAIT_MS = 15_000
 const MAX_WAIT_MS = 240_000
 const MARGIN_MS = 10_000
 

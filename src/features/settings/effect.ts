@@ -253,10 +253,10 @@ export const confirmSchema = defineSettings({
       ...durationSchema,
       'x-least': 0,
       pattern: `^off$|${durationSchema.pattern}`,
-      errorMessage: 'must be off, or a duration such as 25s',
+      errorMessage: 'must be off, or a duration such as 15s',
       description:
-        'How long a call waits for its approval on a page before it has to be repeated. By default 25 s, and longer for clients that are known to wait longer. See [Calls that wait](safe-actions-reference.md#calls-that-wait).',
-      examples: ['25s'],
+        'How long a call waits for its approval on a page before it has to be repeated. By default 15 s, and longer for clients that are known to wait longer. See [Calls that wait](safe-actions-reference.md#calls-that-wait).',
+      examples: ['15s'],
     },
     remember: setting(
       rememberSchema,

@@ -304,7 +304,8 @@ describe('a client without elicitation', () => {
     const info = vi.fn<Log['info']>()
     const { call } = bench({ deps: { log: { ...silentLog, info } } })
     for (let times = 0; times < 3; times++) await call({ client: plain })
-    expect(info.mock.calls).toEqual([['confirm.requested', expect.objectContaining({ tool: TOOL })]])
+    const url = expect.stringMatching(/^http:\/\/127\.0\.0\.1:8900\/confirm\/[\da-f]{32}$/)
+    expect(info.mock.calls).toEqual([['confirm.requested', expect.objectContaining({ tool: TOOL, url })]])
   })
 
   it('the result names the available way to approve: a page or a command', async () => {

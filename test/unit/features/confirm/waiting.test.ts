@@ -84,8 +84,9 @@ it('an approval says whether a call waits for it, until it is decided', async ()
 })
 
 it.each([
-  ['an unknown client', undefined, undefined, 25_000],
-  ['Claude Code', undefined, undefined, 25_000],
+  ['an unknown client', undefined, undefined, 15_000],
+  ['Claude Code', undefined, undefined, 15_000],
+  ['Java SDK MCP Sync Client', undefined, undefined, 15_000],
   ['claude-code', undefined, undefined, 50_000],
   ['Visual Studio Code - Insiders', undefined, undefined, 240_000],
   ['gemini-cli-mcp-client-files', undefined, undefined, 240_000],
@@ -94,7 +95,7 @@ it.each([
   ['zed', 7, undefined, 50_000],
   ['zed', undefined, 1000, 1000],
   ['zed', undefined, 'off', 0],
-  [null, undefined, undefined, 25_000],
+  [null, undefined, undefined, 15_000],
 ] as const)(
   'a call of %s with the progress token %s and the setting %s waits %s ms',
   (name, token, setting, ms) => {
