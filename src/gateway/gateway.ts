@@ -425,7 +425,7 @@ export class Gateway {
       },
       drain: async (patience) => {
         await joined.drain()
-        await Promise.all([listener.drain(patience), this.#process.placements.leave()])
+        await listener.drain(patience, this.#process.placements.leave())
       },
       close: async () => {
         await listener.close()

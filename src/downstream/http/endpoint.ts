@@ -101,6 +101,7 @@ export class HttpFront {
   /** The principals of open subscriptions, by the function that ends each. */
   readonly #listening = new Map<AbortController, Principal>()
   #running = 0
+  #isClosed = false
 
   constructor(options: Options) {
     this.#options = options
@@ -138,7 +139,9 @@ export class HttpFront {
     const { principal, upstream, requestId, peer, token } = decision
     const edge = this.#options.edge()
     const request = { incoming, outgoing, upstream, requestId, edge }
-    const fail = (error: unknown, text = ''): void => this.#refuse(request, error, text)
+    // What fails before it is dispatched because this process ends, is for the next owner.
+    const fail = (error: unknown, text = ''): void =>
+      this.#isClosed && !outgoing.headersSent ? refuseMoved(outgoing) : this.#refuse(request, error, text)
     try {
       mustExist(request)
       const exchange = {
@@ -150,6 +153,17 @@ export class HttpFront {
     } catch (error) {
       fail(error)
     }
+  }
+
+  /** Takes no more requests; what belongs to those that it has is still taken, such as a client's answer to a question. */
+  refuseMore(): void {
+    this.#isClosed = true
+  }
+
+  /** Takes no more requests, and ends the sessions here. */
+  async close(): Promise<void> {
+    this.refuseMore()
+    await this.sessions.close()
   }
 
   #receive(
@@ -233,6 +247,8 @@ export class HttpFront {
       return this.#options.sse.post(exchange, text)
     const message = parseMessages(text)
     checkNesting(text)
+    if (this.#isClosed && (message.kind === 'request' || message.kind === 'batch'))
+      throw unreachable('The gateway is shutting down.')
     if (message.kind === 'batch') {
       if (!exchange.forwardedFrom) authGate.requireAuth(exchange, undefined)
       return this.#legacy.postBatch(exchange, message, text)

@@ -108,11 +108,17 @@ export interface Listener {
   readonly sessions: number
   /** Serves a request that another process forwards, as it has decided. Never throws. */
   serveForwarded(incoming: IncomingMessage, outgoing: ServerResponse, decision: Decision): void
-  /** Accepts no new connections; resolves when in-flight calls have finished, or after `patience` milliseconds. */
-  drain(patience: number): Promise<void>
+  /**
+   * Accepts no new connections; resolves when in-flight calls and `work` have finished, or after `patience` milliseconds. It takes
+   * no more requests then, or shortly before, so that none begins that its end would interrupt.
+   */
+  drain(patience: number, work?: Promise<void>): Promise<void>
   /** Ends sessions and streams. */
   close(): Promise<void>
 }
+
+/** How long calls have, of the time for all, that are in flight when nothing more is taken, in milliseconds. */
+const LAST_CALLS_MS = 2000
 
 type Env = { Bindings: HttpBindings }
 
@@ -164,18 +170,33 @@ export async function listenHttp(options: Options): Promise<Listener> {
       const serving = isOfOperator && operator?.isOn() === true ? ofOperator : front
       serving.serveForwarded(incoming, outgoing, decision)
     },
-    drain: async (patience) => {
+    drain: async (patience, work) => {
       life.isClosing = true
       life.closing.abort()
       server.close()
-      const until = world.now() + patience
-      while ((fronts.some((each) => each.isBusy) || sse.isBusy || transfers.isAny) && world.now() < until)
-        await pause(20)
+      // Node.js keeps connections with a request in flight open for further ones.
+      server.prependListener('request', (_incoming, outgoing) => void (outgoing.shouldKeepAlive = false))
+      let isWorking = work !== undefined
+      const isBusy = (): boolean =>
+        isWorking || fronts.some((each) => each.isBusy) || sse.isBusy || transfers.isAny
+      const idle = async (until: number): Promise<void> => {
+        while (isBusy() && world.now() < until) await pause(20)
+      }
+      const finish = async (): Promise<void> => {
+        const end = world.now() + patience
+        await idle(end - LAST_CALLS_MS)
+        for (const each of fronts) each.refuseMore()
+        await idle(end)
+      }
+      const worked = work?.finally(() => {
+        isWorking = false
+      })
+      await Promise.all([finish(), worked])
     },
     close: async () => {
       life.isClosing = true
       life.closing.abort()
-      await Promise.all([...fronts.map(({ sessions }) => sessions.close()), sse.close()])
+      await Promise.all([...fronts.map((each) => each.close()), sse.close()])
       await ended(server)
       ticker.close()
     },

@@ -1,6 +1,7 @@
 // Sessions of older clients behind a load balancer that is not sticky: each is in one process, and the others forward to it.
 import { hash } from 'node:crypto'
 import { request } from 'node:http'
+import { connect } from 'node:net'
 import { Client } from '@modelcontextprotocol/sdk/client/index.js'
 import { StreamableHTTPClientTransport } from '@modelcontextprotocol/sdk/client/streamableHttp.js'
 import { ElicitRequestSchema } from '@modelcontextprotocol/sdk/types.js'
@@ -200,6 +201,22 @@ describe('a session in another process', () => {
     expect(await metric(at(1), 'gatehouse_fleet_adoptions_total')).toBe(1)
     expect(gateways[1]?.lines.filter(({ event }) => event === 'session.adopted')).toHaveLength(1)
     expect(server.violations).toEqual([])
+  })
+
+  test('is continued where the next request comes while its process ends', async () => {
+    const { at } = await sharing(2)
+    const { headers } = await openSession(at(0).url, '2025-11-25')
+    expect(await called(at(1).url, headers)).toMatchObject(answered)
+    // A client that has not sent its whole request delays the end.
+    const slow = connect(Number(new URL(at(0).origin).port), '127.0.0.1')
+    onTestFinished(() => void slow.destroy())
+    slow.on('error', () => undefined).write('GET /health HTTP/1.1\r\n')
+    expect(await called(at(0).url, headers)).toMatchObject(answered)
+    const ending = at(0).close()
+    expect(await called(at(1).url, headers)).toMatchObject(answered)
+    await ending
+    expect(await metric(at(1), 'gatehouse_fleet_forwards_total{outcome="moved"}')).toBe(1)
+    expect(await metric(at(1), 'gatehouse_fleet_adoptions_total')).toBe(1)
   })
 
   test('without an owner, as earlier versions kept it, belongs to the process of its next request', async () => {

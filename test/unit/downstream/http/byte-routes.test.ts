@@ -2,7 +2,8 @@
 import { getRequestListener, type HttpBindings } from '@hono/node-server'
 import { RESPONSE_ALREADY_SENT } from '@hono/node-server/utils/response'
 import { Hono } from 'hono'
-import { createServer, request } from 'node:http'
+import { once } from 'node:events'
+import { Agent, createServer, type IncomingMessage, request } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { expect, it, onTestFinished, vi } from 'vitest'
 import type { Handler } from '../../../../src/core/call.ts'
@@ -32,8 +33,8 @@ const handle: Handler = async (call) => {
 }
 
 /** A file that is being sent; `answer` resolves when its connection ends. */
-function sending(port: number) {
-  const client = request({ port, host: '127.0.0.1', path: '/files', method: 'POST' })
+function sending(port: number, agent?: Agent) {
+  const client = request({ port, host: '127.0.0.1', path: '/files', method: 'POST', agent })
   const answer = new Promise<string>((resolve) => {
     client.on('error', ({ message }) => resolve(message))
     client.on('response', (response) => void collected(response).then((body) => resolve(String(body))))
@@ -74,7 +75,8 @@ it('a client that sends nothing for long is disconnected, which cancels its call
   expect(transfers.isAny).toBe(false)
 })
 
-it('a shutdown waits for a transfer', async () => {
+/** A listener, and a promise that its first transfer has begun. */
+async function listening() {
   const begun = Promise.withResolvers<void>()
   const store = new MemoryStore()
   const listener = await listenHttp({
@@ -92,8 +94,13 @@ it('a shutdown waits for a transfer', async () => {
     log: silentLog,
   })
   onTestFinished(() => listener.close())
-  const { client, answer } = sending(Number(new URL(listener.url).port))
-  await begun.promise
+  return { listener, begun: begun.promise, port: Number(new URL(listener.url).port) }
+}
+
+it('a shutdown waits for a transfer', async () => {
+  const { listener, begun, port } = await listening()
+  const { client, answer } = sending(port)
+  await begun
   const onDrained = vi.fn<() => void>()
   const drained = listener.drain(10_000).then(onDrained)
   await new Promise((resolve) => setTimeout(resolve, 100))
@@ -102,3 +109,42 @@ it('a shutdown waits for a transfer', async () => {
   expect(await answer).toBe('first last')
   await drained
 })
+
+it('a shutdown takes requests on open connections until all work has ended, and closes each after its answer', async () => {
+  const { listener, begun, port } = await listening()
+  const agents = [0, 1].map(() => new Agent({ keepAlive: true, maxSockets: 1 }))
+  onTestFinished(() => agents.forEach((agent) => agent.destroy()))
+  const transfers = agents.map((agent) => sending(port, agent))
+  await begun
+  const work = Promise.withResolvers<void>()
+  const drained = listener.drain(10_000, work.promise)
+  for (const { client, answer } of transfers) {
+    client.end('last')
+    expect(await answer).toBe('first last')
+  }
+  const [first, second] = agents.map((agent) => () => listed(port, agent))
+  expect(await first?.()).toEqual([true, 200, 'close', expect.stringContaining('"result"')])
+  work.resolve()
+  await drained
+  expect(await second?.()).toEqual([true, 503, 'close', expect.stringContaining('shutting down')])
+})
+
+/** Whether the connection was open before, the status, what becomes of the connection, and the body. */
+async function listed(port: number, agent: Agent) {
+  const headers = {
+    'content-type': 'application/json',
+    accept: 'application/json, text/event-stream',
+    'mcp-protocol-version': '2026-07-28',
+    'mcp-method': 'tools/list',
+  }
+  const meta = {
+    'io.modelcontextprotocol/protocolVersion': '2026-07-28',
+    'io.modelcontextprotocol/clientCapabilities': {},
+    'io.modelcontextprotocol/clientInfo': { name: 'client', version: '1' },
+  }
+  const client = request({ port, host: '127.0.0.1', path: '/mcp', method: 'POST', agent, headers })
+  client.end(JSON.stringify({ jsonrpc: '2.0', id: 1, method: 'tools/list', params: { _meta: meta } }))
+  const [response] = (await once(client, 'response')) as [IncomingMessage]
+  const body = String(await collected(response))
+  return [client.reusedSocket, response.statusCode, response.headers.connection, body]
+}
