@@ -185,7 +185,7 @@ describe.concurrent('without a server', () => {
     const config = configOf({ slow: serverOf('hang'), sound: serverOf() }, { store: 'memory' })
     const { stdout } = await runCommand([
       ...['test', '--all', '--json', '--jobs', '1', '--config', config],
-      ...['--timeout', '20s', '--max-time', '2s'],
+      ...['--timeout', '20s', '--max-time', '6s'],
     ])
     const report = parse(stdout)
     const [slow, sound] =
@@ -194,7 +194,7 @@ describe.concurrent('without a server', () => {
       expect.objectContaining({
         test_id: 'server/available',
         status: 'error',
-        message: expect.stringContaining('the time for this server, 4s, is over'),
+        message: expect.stringContaining('the time for this server, 12s, is over'),
       }),
     )
     expect(sound).toMatchObject({ score: { total: 100 } })
