@@ -205,6 +205,7 @@ describe('the servers', () => {
   })
 
   test('a restart ends its process and starts another one', async () => {
+    alone('each gateway starts servers over stdio')
     const process = async (): Promise<unknown> =>
       (objectAt({ of: await json('/console/servers/notes', 'vic') }, 'of')['processes'] as unknown[])[0]
     const before = await process()
