@@ -223,33 +223,35 @@ export function createPasswords(
 ): (credentials: { readonly name: string; readonly password: string }) => Promise<Principal> {
   const known = new LRUCache<string, Principal>({ max: 100 })
   const attempts = createFailureCounter(MAX_WRONG_PASSWORDS, world.now)
-  let running = 0
+  const pending = new Map<string, Promise<Principal>>()
+
+  const verify = async (name: string, password: string, key: string): Promise<Principal> => {
+    const user = users.find((each) => each.name === name)
+    // Unknown names take the same time, so that timing does not reveal which names exist.
+    const [, salt = '', digest = ''] = (
+      user?.passwordHash.reveal() ?? `scrypt:nobody:${'0'.repeat(64)}`
+    ).split(':')
+    const derived = await derive(password, salt, 32)
+    if (!timingSafeEqual(derived, Buffer.from(digest, 'hex')) || !user) {
+      attempts.failed(name)
+      throw unauthorized('password', 'The name or password is wrong.')
+    }
+    const principal = { id: `${SERVICE}${name}` }
+    known.set(key, principal)
+    return principal
+  }
 
   return async ({ name, password }) => {
     const key = hash('sha256', `${name}:${password}`, 'base64')
-    const found = known.get(key)
+    // A page sends several requests at once, of which a gateway that has just started knows none.
+    const found = known.get(key) ?? pending.get(key)
     if (found) return found
     attempts.check(name)
-    if (running >= MAX_CONCURRENT_CHECKS)
+    if (pending.size >= MAX_CONCURRENT_CHECKS)
       throw new GatewayError('OVERLOADED', 'Too many passwords are being verified.')
-    running++
-    try {
-      const user = users.find((each) => each.name === name)
-      // Unknown names take the same time, so that timing does not reveal which names exist.
-      const [, salt = '', digest = ''] = (
-        user?.passwordHash.reveal() ?? `scrypt:nobody:${'0'.repeat(64)}`
-      ).split(':')
-      const derived = await derive(password, salt, 32)
-      if (!timingSafeEqual(derived, Buffer.from(digest, 'hex')) || !user) {
-        attempts.failed(name)
-        throw unauthorized('password', 'The name or password is wrong.')
-      }
-      const principal = { id: `${SERVICE}${name}` }
-      known.set(key, principal)
-      return principal
-    } finally {
-      running--
-    }
+    const verified = verify(name, password, key).finally(() => pending.delete(key))
+    pending.set(key, verified)
+    return verified
   }
 }
 

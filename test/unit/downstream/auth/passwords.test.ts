@@ -30,3 +30,21 @@ it('a password verified before stays valid while others are being guessed', asyn
   for (let tries = 0; tries < 11; tries++) await codeOf(check({ name: 'anna', password: `wrong ${tries}` }))
   expect(await check({ name: 'anna', password: 'right' })).toEqual({ id: 'service:anna' })
 })
+
+it('a password that arrives many times at once is checked once, for all of them', async () => {
+  const check = createPasswords(users('anna'))
+  const wrong = Array.from({ length: 21 }, () => codeOf(check({ name: 'anna', password: 'wrong' })))
+  expect(new Set(await Promise.all(wrong))).toEqual(new Set(['AUTHENTICATION_REQUIRED']))
+  const right = await Promise.all(
+    Array.from({ length: 21 }, () => check({ name: 'anna', password: 'right' })),
+  )
+  expect([...new Set(right)]).toEqual([{ id: 'service:anna' }])
+})
+
+it('only so many passwords are checked at once', async () => {
+  const check = createPasswords(users('anna'))
+  const codes = await Promise.all(
+    Array.from({ length: 6 }, (_each, index) => codeOf(check({ name: 'anna', password: `wrong ${index}` }))),
+  )
+  expect(codes.filter((code) => code === 'OVERLOADED')).toHaveLength(2)
+})
