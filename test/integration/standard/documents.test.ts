@@ -6,6 +6,7 @@ import { auditLines } from '../../support/audit-lines.ts'
 import { until } from '../../support/condition.ts'
 import { connect, type FakeClient } from '../../support/fake-client.ts'
 import { caller, corporate, localGateway, type LocalGateway } from '../../support/local-gateway.ts'
+import { alone } from '../../support/scattered.ts'
 import { scriptedServer, type ScriptedServer } from '../../support/scripted-server.ts'
 import { isObject, type Json } from '../../support/server/json.ts'
 
@@ -57,6 +58,13 @@ async function toolsOf(
   clients.push(client)
   const { result } = await client.request('tools/list')
   return Array.isArray(result?.['tools']) ? result['tools'].filter(isObject) : []
+}
+
+async function createNote(): Promise<void> {
+  const url = `${strict.url}/notes`
+  const client = await connect({ transport: 'http', url, revision: '2025-11-25', headers: caller })
+  clients.push(client)
+  await client.request('tools/call', { name: 'create_note', arguments: {} })
 }
 
 describe.each([
@@ -136,14 +144,7 @@ describe.each([
 it('C141 a call is recorded, and its tool description says so', async () => {
   const [tool] = (await toolsOf(strict, '/notes')).filter(({ name }) => name === 'create_note')
   expect(tool?.['description']).toContain('Recorded: each call is a line of the audit log (event call).')
-  const client = await connect({
-    transport: 'http',
-    url: `${strict.url}/notes`,
-    revision: '2025-11-25',
-    headers: caller,
-  })
-  clients.push(client)
-  await client.request('tools/call', { name: 'create_note', arguments: {} })
+  await createNote()
   await until(
     () => JSON.stringify(auditLines(join(folder, 'audit.jsonl'))).includes('"create_note"'),
     'a line of the audit log',
@@ -151,6 +152,9 @@ it('C141 a call is recorded, and its tool description says so', async () => {
 })
 
 it('an unchanged list is identical to the byte', async () => {
+  alone('each gateway counts rates, with a store folder')
+  // What is left of a rate of which nothing is used is there for a time that begins with the list.
+  await createNote()
   expect(JSON.stringify(await toolsOf(strict, '/notes'))).toBe(
     JSON.stringify(await toolsOf(strict, '/notes')),
   )

@@ -5,6 +5,7 @@ import { connect, type FakeClient } from '../../support/fake-client.ts'
 import { type FakeServer, startFakeServer } from '../../support/fake-server.ts'
 import { initialize } from '../../support/fronts.ts'
 import { caller, corporate, localGateway, type LocalGateway } from '../../support/local-gateway.ts'
+import { alone } from '../../support/scattered.ts'
 import { undescribed } from '../../support/undescribed.ts'
 import { eventsUntil, messageOf, openSession, toolCall } from '../../support/raw-session.ts'
 import { scriptedServer, type ScriptedServer } from '../../support/scripted-server.ts'
@@ -201,6 +202,7 @@ describe.each(revisions)('to a client of %s', (revision) => {
   it.each(probesOf(revision).filter(([capability]) => !['tools', 'logging'].includes(capability)))(
     'C008 C101 %s is not declared, and %s is refused without a request to the server',
     async (capability, method, params) => {
+      alone('each gateway has connections of its own')
       const client = await clientOf('/tools', revision, { to: strict })
       expect(Object.keys(objectAt(client.initialized, 'capabilities'))).not.toContain(capability)
       const before = tools.seen.length
