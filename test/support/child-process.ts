@@ -13,6 +13,19 @@ export async function end(child: ChildProcess): Promise<void> {
   clearTimeout(force)
 }
 
+const lastActions: (() => void)[] = []
+
+/** Does this as the last of this process, also where a signal ends it: Vitest ends its workers with SIGTERM. */
+export function atExit(action: () => void): void {
+  const actAll = (): void => lastActions.splice(0).forEach((each) => each())
+  if (lastActions.push(action) > 1) return
+  process.once('exit', actAll)
+  process.once('SIGTERM', () => {
+    actAll()
+    process.kill(process.pid, 'SIGTERM')
+  })
+}
+
 /** A TCP port of the loopback interface that nobody listens on. */
 export async function freePort(): Promise<number> {
   const server = createServer().listen(0, '127.0.0.1')

@@ -6,6 +6,7 @@ import { join } from 'node:path'
 import type { Writable } from 'node:stream'
 import { fileURLToPath } from 'node:url'
 import { ambientCanary, checkAmbient } from './canary.ts'
+import { atExit } from './child-process.ts'
 import { until } from './condition.ts'
 import { isObject, type Json } from './server/json.ts'
 import type { Way } from './peers/client.ts'
@@ -46,7 +47,7 @@ export interface CommandOptions {
 
 /** Where the gateways of a test file keep the state of their user: apart from that of other files, and of people. */
 const state = mkdtempSync(join(tmpdir(), 'gatehouse-test-'))
-process.once('exit', () => rmSync(state, { recursive: true, force: true }))
+atExit(() => rmSync(state, { recursive: true, force: true }))
 
 /** The environment of a command: it has a secret that the command may not tell. */
 export function environmentWith(env: NodeJS.ProcessEnv = {}): NodeJS.ProcessEnv {

@@ -5,7 +5,7 @@ import { connect } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { until } from './condition.ts'
-import { freePort } from './child-process.ts'
+import { atExit, freePort } from './child-process.ts'
 import { needs } from './needs.ts'
 
 /** REDIS_SERVER names another one, such as valkey-server. */
@@ -38,8 +38,11 @@ export function hasRedis(): boolean {
 export async function startRedis({ isForgetful = false, databases = 16 } = {}): Promise<RedisServer> {
   const port = await freePort()
   const folder = mkdtempSync(join(tmpdir(), 'gatehouse-test-'))
-  process.once('exit', () => rmSync(folder, { recursive: true, force: true }))
   let child: ChildProcess | undefined
+  atExit(() => {
+    child?.kill('SIGKILL')
+    rmSync(folder, { recursive: true, force: true })
+  })
   const start = async (): Promise<void> => {
     const place = ['--port', String(port), '--bind', '127.0.0.1', '--dir', folder]
     // What it wrote outlives its process. With its default it may hold writes back while the disk is busy.

@@ -261,9 +261,6 @@ let databases = 0
 
 /** A database of its own in a Redis of this process. */
 async function nextRedis(): Promise<string> {
-  redis ??= startRedis({ databases: 4096 }).then((server) => {
-    process.once('exit', () => void server.stop())
-    return server.url
-  })
+  redis ??= startRedis({ databases: 4096 }).then(({ url }) => url)
   return `${await redis}/${databases++}`
 }
