@@ -104,12 +104,13 @@ export const rateLimit: Feature<RateSettings> = {
           const limits = limitsOf(target, settings, deps)
           if (limits.length === 0) return undefined
           const taken = await deps.store.peekTokens(bucketsOf(limits, id))
-          const at = tightestIndex(limits, taken)
-          const [remaining = 0, remainingTime = 0] = [taken.remaining[at], taken.reset[at]]
+          const index = tightestIndex(limits, taken)
+          const [remaining = 0, remainingTime = 0] = [taken.remaining[index], taken.reset[index]]
           // If nothing is spent yet, a token taken now returns after a whole window.
-          const reset = remainingTime > 0 ? remainingTime : (limits[at]?.window ?? 0)
-          // Rounded to seconds, so that repeated responses do not differ by milliseconds.
-          const resetsAt = Math.ceil((world.now() + reset) / 1000) * 1000
+          const reset = remainingTime > 0 ? remainingTime : (limits[index]?.window ?? 0)
+          // Rounded to seconds, so that repeated responses do not differ by milliseconds. Windows end at whole seconds of the
+          // store: by another clock, or with the time that the answer took, it would be now this second and now the next.
+          const resetsAt = Math.ceil((taken.at + reset) / 1000) * 1000
           return { remaining, resetsAt, of: 'limit' }
         }),
       ],

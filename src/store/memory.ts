@@ -249,7 +249,13 @@ export class MemoryStore implements Store {
   }
 
   #status(buckets: readonly RateLimitWindow[], now: number, isGranted: boolean): TokenGrant {
-    const taken = { isGranted, remaining: [] as number[], wait: [] as number[], reset: [] as number[] }
+    const taken = {
+      isGranted,
+      at: world.now(),
+      remaining: [] as number[],
+      wait: [] as number[],
+      reset: [] as number[],
+    }
     for (const { key, limit } of buckets) {
       const found = this.#windows.get(key)
       const left = Math.max(0, limit - (found?.taken(now) ?? 0))

@@ -180,6 +180,8 @@ export interface RateLimitWindow {
 
 export interface TokenGrant {
   readonly isGranted: boolean
+  /** When that was so, by the clock that all gateways with the store have in common, in milliseconds since 1970. */
+  readonly at: number
   /** Remaining tokens of each window, in the order of the request. */
   readonly remaining: readonly number[]
   /** How long until a token can be taken from each window, in milliseconds; 0 if it can be now. */

@@ -108,8 +108,8 @@ return reply
 
 /**
  * Takes one token from every window, or returns one, or does nothing; or only reads them. A window is a hash from slices
- * to counts. The time is that of Redis, so that gateways with different clocks agree. Replies whether it was granted, then
- * for each window the remaining tokens and the time until one is available again, in milliseconds.
+ * to counts. The time is that of Redis, so that gateways with different clocks agree. Replies whether it was granted, the time,
+ * then for each window the remaining tokens and the time until one is available again, in milliseconds.
  */
 export const takeTokensScript = script(`
 local clock = redis.call('TIME')
@@ -138,7 +138,7 @@ for i, key in ipairs(KEYS) do
   if total >= limit and not back then granted = 0 end
   found[i] = { limit, window, length, current, total, oldest or current, back and newest or -1, back }
 end
-local reply = { granted }
+local reply = { granted, now }
 for i, key in ipairs(KEYS) do
   local limit, window, length, current, total, oldest, newest, back = unpack(found[i])
   if taking and granted == 1 and back then
@@ -171,11 +171,11 @@ export function takeArguments(
 
 /** Parses the script's reply. @throws TypeError if it is malformed */
 export function readTaken(reply: unknown, count: number): TokenGrant {
-  if (!Array.isArray(reply) || reply.length !== 1 + 2 * count)
+  if (!Array.isArray(reply) || reply.length !== 2 + 2 * count)
     throw new TypeError('unexpected reply of the script')
-  const numbers = reply.map(Number)
-  const remaining = numbers.slice(1).filter((_each, index) => index % 2 === 0)
-  const reset = numbers.slice(1).filter((_each, index) => index % 2 === 1)
+  const [granted, at = 0, ...numbers] = reply.map(Number)
+  const remaining = numbers.filter((_each, index) => index % 2 === 0)
+  const reset = numbers.filter((_each, index) => index % 2 === 1)
   const wait = reset.map((each, index) => (remaining[index] === 0 ? each : 0))
-  return { isGranted: numbers[0] === 1, remaining, reset, wait }
+  return { isGranted: granted === 1, at, remaining, reset, wait }
 }

@@ -50,6 +50,11 @@ describe('the store in Redis', needsRedis, () => {
     )
     const granted = (await Promise.all(takes)).filter(({ isGranted }) => isGranted)
     expect(granted).toHaveLength(100)
+    // By the clock of Redis, a token returns when a slice of the window ends.
+    for (const each of [store, other]) {
+      const { at, reset } = await each.peekTokens([bucket])
+      expect((at + (reset[0] ?? 0)) % 2000).toBe(0)
+    }
     await other.close()
   })
 

@@ -1,11 +1,12 @@
 import type { Call, Handler, Outcome, Target } from '../../../src/core/call.ts'
 import { type RateLimitStatus, rateLimitSlot } from '../../../src/core/exchange.ts'
 import { limitHeaders } from '../../../src/protocol/headers.ts'
-import { describe, expect, it } from 'vitest'
+import { describe, expect, it, onTestFinished, vi } from 'vitest'
 import { GatewayError } from '../../../src/core/error.ts'
 import { Payload } from '../../../src/core/payload.ts'
 import type { UpstreamSettings } from '../../../src/core/settings.ts'
 import type { SettingsOf } from '../../../src/features/feature.ts'
+import { remainingQuotas } from '../../../src/features/offers.ts'
 import { rateLimit } from '../../../src/features/rate-limit.ts'
 import { callKey, type CallRecord, encodeCall } from '../../../src/records/calls.ts'
 import { fingerprintOf, inexactNumbers } from '../../../src/records/fingerprint.ts'
@@ -255,6 +256,28 @@ describe('rate limits', () => {
     expect(keys.size).toBe(5)
     for (const key of keys) expect(key).toMatch(/^rate:\{[^{}]+\}:principal:60000:all$/)
   })
+})
+
+it('the time at which more is left is the same however long the store takes to answer', async () => {
+  vi.useFakeTimers({ now: Date.parse('2026-01-01T10:00:00Z') })
+  onTestFinished(() => void vi.useRealTimers())
+  const store = new MemoryStore(() => Date.now())
+  const peek = store.peekTokens.bind(store)
+  let latency = 0
+  vi.spyOn(store, 'peekTokens').mockImplementation((buckets) => {
+    const found = peek(buckets)
+    vi.setSystemTime(Date.now() + latency)
+    return found
+  })
+  const deps = featureDeps({ store })
+  const { calls, offers = [] } = rateLimit.create(() => ({ rate: '5/minute' }), deps)
+  const [left] = remainingQuotas.of(offers)
+  const { target, principal } = to('t')
+  await calls?.middleware(target)?.(done)(to('t'))
+  for (latency of [0, 3, 1200, 3]) {
+    const found = await left?.(target, principal)
+    expect(found).toEqual({ remaining: 4, resetsAt: Date.parse('2026-01-01T10:01:02Z'), of: 'limit' })
+  }
 })
 
 describe('charging of calls that never reach the server', () => {
