@@ -8,8 +8,8 @@ import { type FaultyServer, startFaultyServer } from '../../support/faulty-serve
 import { type RunningGateway, startGateway } from '../../support/gateway.ts'
 import { codeOf } from '../../support/structured-error.ts'
 
-const program = fileURLToPath(new URL('../../fixtures/faulty-server/main.ts', import.meta.url))
-const child = { command: [process.execPath, program], revision: '2025-11-25' }
+const main = fileURLToPath(new URL('../../fixtures/faulty-server/main.ts', import.meta.url))
+const program = { command: [process.execPath, main], revision: '2025-11-25' }
 const sane = fakeServerCommand({ revision: '2025-11-25' })
 const revisions = ['2026-07-28', '2025-11-25'] as const
 
@@ -19,9 +19,11 @@ const clients: FakeClient[] = []
 
 beforeAll(async () => {
   web = await startFaultyServer()
-  const dying = ['exits', 'exits_in_line', 'killed'].map((name) => [name.replaceAll('_', '-'), child])
+  // What is answered may take longer: a line over the limit is read first.
+  const waiting = [...untied, 'silent', 'huge_line'].map((name) => [name, { timeout: '1s' }])
+  const child = { ...program, tools: Object.fromEntries(waiting) }
+  const dying = ['exits', 'exits_in_line', 'killed'].map((name) => [name.replaceAll('_', '-'), program])
   gateway = await startGateway({
-    limits: { timeout: '1s' },
     // Connection resets need no confirmation.
     features: { confirm: 'off' },
     upstreams: {
