@@ -230,7 +230,12 @@ export class CallLogWriter {
       const contents = batch.flatMap(({ call: { id, who }, content }) =>
         content ? [{ id, who, ...content }] : [],
       )
-      await Promise.all([log.append(batch.map(({ call }) => call)), log.keep(contents)])
+      // Whoever finds a call finds what is kept of it. More than may be kept at all costs that alone.
+      await log.keep(contents).catch((error: unknown) => {
+        if (!(error instanceof RangeError)) throw error
+        this.#reports.debug('calls.failed', { reason: String(error) })
+      })
+      await log.append(batch.map(({ call }) => call))
       if (this.#dropped > 0) this.#reports.warn('calls.dropped', { count: this.#dropped })
       this.#dropped = 0
     } catch (error) {

@@ -143,6 +143,30 @@ describe('what writes to the log of calls', () => {
     expect(await log.contentOf('r1')).toEqual({ arguments: '{}' })
   })
 
+  it('writes what is kept of a call before the call can be found', async () => {
+    const log = new CallLog(store, bounds)
+    const writer = new CallLogWriter(() => log, reports)
+    const keep = log.keep.bind(log)
+    const before: unknown[] = []
+    log.keep = async (contents) => {
+      before.push((await log.search(everyCall, 10)).calls)
+      await keep(contents)
+    }
+    writer.add(call(1), { arguments: '{}' })
+    await writer.close()
+    expect(before).toEqual([[]])
+    expect((await log.search(everyCall, 10)).calls.map((each) => each.call.id)).toEqual(['r1'])
+  })
+
+  it('writes calls once whose contents together are larger than all that is kept', async () => {
+    const log = new CallLog(store, { ...bounds, maxContentBytes: 100 })
+    const writer = new CallLogWriter(() => log, reports)
+    writer.add(call(1), { arguments: JSON.stringify('x'.repeat(100)) })
+    await writer.close()
+    await writer.close()
+    expect((await log.search(everyCall, 10)).calls.map((each) => each.call.id)).toEqual(['r1'])
+  })
+
   it('keeps calls while the store is away, and writes them once it is back', async () => {
     const log = new CallLog(store, bounds)
     const writer = new CallLogWriter(() => log, reports)
