@@ -75,13 +75,13 @@ it('a client that sends nothing for long is disconnected, which cancels its call
   expect(transfers.isAny).toBe(false)
 })
 
-/** A listener, and a promise that its first transfer has begun. */
+/** A listener, and what waits until as many transfers have begun. */
 async function listening() {
-  const begun = Promise.withResolvers<void>()
+  const onBegun = vi.fn<() => void>()
   const store = new MemoryStore()
   const listener = await listenHttp({
     handle: (call) => {
-      begun.resolve()
+      onBegun()
       return handle(call)
     },
     runtime: () => ({ ...runtime, listen: { ...runtime.listen, port: 0 } }),
@@ -94,13 +94,14 @@ async function listening() {
     log: silentLog,
   })
   onTestFinished(() => listener.close())
-  return { listener, begun: begun.promise, port: Number(new URL(listener.url).port) }
+  const begun = (count: number) => vi.waitFor(() => expect(onBegun).toHaveBeenCalledTimes(count))
+  return { listener, begun, port: Number(new URL(listener.url).port) }
 }
 
 it('a shutdown waits for a transfer', async () => {
   const { listener, begun, port } = await listening()
   const { client, answer } = sending(port)
-  await begun
+  await begun(1)
   const onDrained = vi.fn<() => void>()
   const drained = listener.drain(10_000).then(onDrained)
   await new Promise((resolve) => setTimeout(resolve, 100))
@@ -115,7 +116,7 @@ it('a shutdown takes requests on open connections until all work has ended, and 
   const agents = [0, 1].map(() => new Agent({ keepAlive: true, maxSockets: 1 }))
   onTestFinished(() => agents.forEach((agent) => agent.destroy()))
   const transfers = agents.map((agent) => sending(port, agent))
-  await begun
+  await begun(2)
   const work = Promise.withResolvers<void>()
   const drained = listener.drain(10_000, work.promise)
   for (const { client, answer } of transfers) {
