@@ -285,8 +285,8 @@ export const plantedBugs: readonly PlantedBug[] = [
   {
     name: 'an orderly stop does not wait for calls',
     file: 'downstream/http/server.js',
-    find: 'const until = world.now() + patience;',
-    replace: 'const until = 0;',
+    find: 'while (isBusy() && world.now() < until)',
+    replace: 'while (false)',
     rule: 'known-without-faults',
     seed: 29,
     steps: 10_000,
