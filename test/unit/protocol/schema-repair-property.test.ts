@@ -142,6 +142,6 @@ it.each(Object.entries({ common, ...dialects }))(
       { numRuns: repetitions(200, 20_000), endOnFailure: true },
     )
     // The schemas are not so odd that nothing fits them.
-    expect(seen.accepted).toBeGreaterThan(seen.repaired)
+    expect(seen.accepted).toBeGreaterThan(seen.repaired / 10)
   },
 )
