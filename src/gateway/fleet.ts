@@ -129,6 +129,7 @@ function sessionFleet({ fleet, seal, onMoved }: Options, address: string): Other
     },
     renew: () => fleet.renew(),
     find: (id) => fleet.find(id),
+    hasEnded: (id) => fleet.hasEnded(id),
     places: createPlaces({ id: fleet.id, address }, seal),
     onMoved,
   }

@@ -51,7 +51,7 @@ export interface Tenure {
 export type SessionOwner = Pick<Member, 'id' | 'address'>
 
 /** This process among those that share the store (`durable/members.ts`). */
-export interface SessionOwners extends Pick<Fleet, 'id' | 'term' | 'renew'> {
+export interface SessionOwners extends Pick<Fleet, 'id' | 'term' | 'renew' | 'hasEnded'> {
   /** A process that is alive. @throws SERVER_UNAVAILABLE */
   find(id: string): Promise<SessionOwner | undefined>
 }

@@ -109,8 +109,8 @@ export interface Listener {
   /** Serves a request that another process forwards, as it has decided. Never throws. */
   serveForwarded(incoming: IncomingMessage, outgoing: ServerResponse, decision: Decision): void
   /**
-   * Accepts no new connections; resolves when in-flight calls and `work` have finished, or after `patience` milliseconds. It takes
-   * no more requests then, or shortly before, so that none begins that its end would interrupt.
+   * Accepts no new connections; resolves when `work` has finished, and in-flight calls have, or `patience` milliseconds are over. It
+   * takes no more requests then, or shortly before, so that none begins that its end would interrupt.
    */
   drain(patience: number, work?: Promise<void>): Promise<void>
   /** Ends sessions and streams. */

@@ -150,7 +150,7 @@ export class HttpSessions {
     const { kept, fleet } = this.#options
     const generation = continued?.generation ?? 1
     const session = new ClientSession({
-      id: continued?.id ?? this.#newId(upstream),
+      id: continued?.id ?? this.#newId(),
       upstream,
       principal,
       ...this.#options,
@@ -284,12 +284,12 @@ export class HttpSessions {
     }
   }
 
-  /** The process in which a session began that has no record. @throws SESSION_NOT_FOUND if that is this one, or unknown */
+  /** The process in which a session began that has no record. @throws SESSION_NOT_FOUND if that is this one, unknown, or over */
   #unrecorded(id: string, principal: Principal): Elsewhere {
     const { fleet } = this.#options
     const [, name = '', sealed] = SESSION_ID.exec(id) ?? []
     const owner = sealed === undefined ? undefined : fleet?.places.open(name, sealed)?.owner
-    if (!owner || owner.id === fleet?.id) throw notFound()
+    if (!owner || owner.id === fleet?.id || fleet?.hasEnded(owner.id)) throw notFound()
     return this.#at(id, principal, { owner, isUnrecorded: true })
   }
 
@@ -299,9 +299,9 @@ export class HttpSessions {
   }
 
   /** A new id, with the place of its session if other processes can read that. */
-  #newId(upstream: string | undefined): string {
+  #newId(): string {
     const name = world.randomUUID()
-    const place = this.#options.fleet?.places.close(name, upstream)
+    const place = this.#options.fleet?.places.close(name)
     return place === undefined ? name : `${name}.${place}`
   }
 

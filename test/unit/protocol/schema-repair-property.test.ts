@@ -119,7 +119,7 @@ it.each(Object.entries({ common, ...dialects }))(
     fc.assert(
       fc.property(
         root,
-        fc.array(fc.dictionary(names, value, { maxKeys: 4 }), { maxLength: 12 }),
+        fc.array(fc.dictionary(names, value, { maxKeys: 4 }), { minLength: 12, maxLength: 24 }),
         (given, values) => {
           const original = accepts(given)
           const { tool, unusable } = repairedTool(Payload.of({ name: 'a', inputSchema: given }), dialect)
@@ -142,6 +142,6 @@ it.each(Object.entries({ common, ...dialects }))(
       { numRuns: repetitions(200, 20_000), endOnFailure: true },
     )
     // The schemas are not so odd that nothing fits them.
-    expect(seen.accepted).toBeGreaterThan(seen.repaired / 10)
+    expect(seen.accepted).toBeGreaterThan(seen.repaired)
   },
 )

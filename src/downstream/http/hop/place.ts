@@ -15,7 +15,7 @@ export interface SessionPlace {
 /** Seals the places of sessions, and opens those of other processes that share the store. */
 export interface SessionPlaces {
   /** This process as the place of a session, in base64url; undefined before the shared key is known. */
-  close(session: string, upstream: string | undefined): string | undefined
+  close(session: string, upstream?: string): string | undefined
   /** The place of a session; undefined for a text that is not one, or is one of another session. Never throws. */
   open(session: string, text: string): SessionPlace | undefined
 }

@@ -62,6 +62,7 @@ function processes(handle = noServer) {
           own.term ??= RENEWED
         },
         find: async (owner) => (all.get(owner)?.isAlive === true ? member(owner) : undefined),
+        hasEnded: () => false,
         places: createPlaces(member(name), seal),
         onMoved: (how) => void moved.push(how),
       },
